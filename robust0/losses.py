@@ -1,0 +1,21 @@
+"""Per-image losses that attacks climb and training descends: pure functions of logits."""
+
+import torch.nn.functional as F  # noqa: N812 - the community's name
+from torch import Tensor
+
+
+def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
+    """(B,) cross entropy; labels are class indices (B,) or distributions (B, K)."""
+    return F.cross_entropy(logits, labels, reduction="none")
+
+
+def margin(logits: Tensor, labels: Tensor) -> Tensor:
+    """(B,) label's logit minus the best other logit; negative means misclassified."""
+    others = logits.scatter(1, labels[:, None], float("-inf"))
+    return logits.gather(1, labels[:, None])[:, 0] - others.amax(dim=1)
+
+
+def divergence(reference: Tensor, logits: Tensor) -> Tensor:
+    """(B,) KL from softmax(reference) to softmax(logits); gradients flow through both."""
+    log_reference = reference.log_softmax(dim=1)
+    return (log_reference.exp() * (log_reference - logits.log_softmax(dim=1))).sum(dim=1)

@@ -1,0 +1,1 @@
+"""What people see: the only package that imports rich. It never sees a tensor."""

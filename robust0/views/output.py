@@ -1,0 +1,163 @@
+"""One mouth for every command: data on stdout, everything else on stderr, in the asked form."""
+
+import csv
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from enum import StrEnum
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+from rich.table import Table
+from rich.text import Text
+
+from robust0.events import Transfer
+
+
+class OutputFormat(StrEnum):
+    """How a command writes its data."""
+
+    AUTO = "auto"
+    RICH = "rich"
+    PLAIN = "plain"
+    JSON = "json"
+
+    def resolved(self) -> "OutputFormat":
+        """``auto`` is rich on a terminal and plain elsewhere."""
+        if self is not OutputFormat.AUTO:
+            return self
+        return OutputFormat.RICH if out().is_terminal else OutputFormat.PLAIN
+
+
+def out() -> Console:
+    """The console for data."""
+    return Console(file=sys.stdout, highlight=False)
+
+
+def err() -> Console:
+    """The console for progress, notes and errors."""
+    return Console(file=sys.stderr, highlight=False)
+
+
+def note(text: str) -> None:
+    """Say something beside the data."""
+    err().print(Text(text), soft_wrap=True)
+
+
+def warn(text: str) -> None:
+    """Say something the user should not miss."""
+    err().print(Text("warning: ", style="bold yellow") + Text(text), soft_wrap=True)
+
+
+def error(message: str, hint: str) -> None:
+    """The two lines of a refusal; each stays one line whatever the terminal's width."""
+    err().print(Text("error: ", style="bold red") + Text(_line(message)), soft_wrap=True)
+    if hint:
+        err().print(Text("hint: ", style="bold cyan") + Text(_line(hint)), soft_wrap=True)
+
+
+def table(title: str, rows: Sequence[Mapping[str, object]], form: OutputFormat) -> None:
+    """Show rows with equal keys: a drawn table, tab-separated lines with a header, or JSON."""
+    form = form.resolved()
+    if form is OutputFormat.JSON:
+        _json(rows)
+        return
+    columns = list(rows[0]) if rows else []
+    if form is OutputFormat.PLAIN:
+        writer = csv.writer(sys.stdout, delimiter="\t", lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows([_cell(row[name]) for name in columns] for row in rows)
+        return
+    drawn = Table(title=escape(title), title_justify="left", header_style="bold", box=None)
+    for name in columns:
+        numeric = all(isinstance(row[name], int | float) for row in rows)
+        drawn.add_column(escape(name), justify="right" if numeric else "left", overflow="fold")
+    for row in rows:
+        drawn.add_row(*(Text(_cell(row[name])) for name in columns))
+    out().print(drawn)
+
+
+def mapping(title: str, values: Mapping[str, object], form: OutputFormat) -> None:
+    """Show named values: an aligned list, tab-separated lines, or a JSON object."""
+    form = form.resolved()
+    if form is OutputFormat.JSON:
+        _json(values)
+    elif form is OutputFormat.PLAIN:
+        writer = csv.writer(sys.stdout, delimiter="\t", lineterminator="\n")
+        writer.writerows((name, _cell(value)) for name, value in values.items())
+    else:
+        drawn = Table.grid(padding=(0, 2))
+        drawn.add_column(style="bold")
+        drawn.add_column(overflow="fold")
+        for name, value in values.items():
+            drawn.add_row(escape(name), Text(_cell(value)))
+        console = out()
+        console.print(Text(title, style="bold"))
+        console.print(drawn)
+
+
+@contextmanager
+def transfer_bars() -> Iterator[Callable[[Transfer], None]]:
+    """Bars for downloads on a terminal; elsewhere one line when a transfer starts and ends."""
+    console = err()
+    if not console.is_terminal:
+        yield _plain_transfers()
+        return
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+        console=console,
+    )
+    tasks: dict[str, TaskID] = {}
+    with bar:
+
+        def show(event: Transfer) -> None:
+            if event.label not in tasks:
+                tasks[event.label] = bar.add_task(escape(event.label), total=event.total)
+            bar.update(tasks[event.label], completed=event.done, total=event.total)
+
+        yield show
+
+
+def _plain_transfers() -> Callable[[Transfer], None]:
+    started: set[str] = set()
+    finished: set[str] = set()
+
+    def show(event: Transfer) -> None:
+        if event.label not in started:
+            started.add(event.label)
+            note(f"fetching {event.label}")
+        if event.done == event.total and event.label not in finished:
+            finished.add(event.label)
+            note(f"fetched {event.label}: {event.done:,} bytes")
+
+    return show
+
+
+def _json(value: object) -> None:
+    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n")
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return ", ".join(str(item) for item in value)
+    return "-" if value is None else str(value)
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())
