@@ -10,7 +10,7 @@ from robust0.errors import Robust0Error
 
 
 def shipped(folder: str) -> Path:
-    """The shipped ``recipes`` or ``model_zoo`` folder: packed into a wheel, beside it in a checkout."""
+    """The shipped ``recipes`` or ``model_zoo`` folder, of a wheel or of a checkout."""
     package = Path(str(files("robust0")))
     for candidate in (package / "_data" / folder, package.parent / folder):
         if candidate.is_dir():

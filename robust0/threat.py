@@ -18,7 +18,7 @@ Unit = Literal["pixel", "feature"]
 
 @dataclass(frozen=True, slots=True)
 class Threat:
-    """At most ``budget`` sites may differ from the clean image, each by any amount inside the box."""
+    """At most ``budget`` sites may differ from the clean image, each in any way inside the box."""
 
     pixels: int | None = None
     features: int | None = None

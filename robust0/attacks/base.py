@@ -1,0 +1,136 @@
+"""What an attack is: frozen settings and four row-wise methods; the engine owns the loop.
+
+All state lives in a :class:`State`, one row per image. Rows are independent: a row's trajectory is
+a function of its image, label, id and settings alone, so the engine may run rows in any company.
+"""
+
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Protocol, Self, TypeVar
+
+import torch
+from torch import Tensor
+
+from robust0.rng import Stream
+from robust0.threat import Threat
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Correctly classified images to attack, with what names their random draws."""
+
+    images: Tensor  # (B, C, H, W)
+    labels: Tensor  # (B,)
+    ids: Tensor  # (B,)
+    threat: Threat
+    stream: Stream
+    classes: int
+
+
+@dataclass(slots=True, kw_only=True)
+class State:
+    """Per-row state; every tensor attribute has the rows in its first dimension.
+
+    Attacks subclass it with their own tensors. ``step`` counts the replies a row has been told.
+    """
+
+    clean: Tensor  # (B, g, S)
+    labels: Tensor  # (B,)
+    ids: Tensor  # (B,)
+    step: Tensor  # (B,)
+    image_shape: tuple[int, int, int]
+    threat: Threat
+    stream: Stream
+
+    def image(self, sites: Tensor) -> Tensor:
+        """(B, g, S) values as (B, C, H, W) images."""
+        return sites.reshape(len(sites), *self.image_shape)
+
+    def take(self, rows: Tensor) -> Self:
+        """A copy of these rows."""
+        picked: dict[str, Any] = {name: getattr(self, name)[rows] for name in self._tensors()}
+        return replace(self, **picked)
+
+    def put(self, rows: Tensor, other: Self) -> None:
+        """Overwrite these rows with another state's rows."""
+        for name in self._tensors():
+            getattr(self, name)[rows] = getattr(other, name)
+
+    def grown(self, other: Self) -> Self:
+        """This state with another's rows appended."""
+        joined: dict[str, Any] = {
+            name: torch.cat([getattr(self, name), getattr(other, name)]) for name in self._tensors()
+        }
+        return replace(self, **joined)
+
+    def bytes_per_row(self) -> int:
+        """Memory one row holds."""
+        tensors = [getattr(self, name) for name in self._tensors()]
+        return sum(t[0].numel() * t.element_size() for t in tensors)
+
+    def _tensors(self) -> list[str]:
+        return [f.name for f in fields(self) if isinstance(getattr(self, f.name), Tensor)]
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What the model said about the images of ``ask``.
+
+    ``gradient`` is that of the attack's ``objective`` with respect to the image, as sites, or None
+    if the engine was not asked for it.
+    """
+
+    logits: Tensor  # (B, K)
+    gradient: Tensor | None = None  # (B, g, S)
+
+    def steepest(self) -> Tensor:
+        """The gradient, where the attack knows it asked for one."""
+        if self.gradient is None:
+            raise ValueError("this reply carries no gradient")
+        return self.gradient
+
+
+S = TypeVar("S", bound=State)
+
+
+class Attack(Protocol[S]):
+    """Frozen settings of one attack; ``kind`` is its name in recipes, records and on the CLI."""
+
+    kind: ClassVar[str]
+    revision: ClassVar[int]  # goes up when results can change
+    black_box: ClassVar[bool]  # asks for logits only
+    leaves_budget: ClassVar[bool]  # its iterates may touch more sites than allowed (minimum norm)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Labels its row in a report must carry, such as ``subsampled``."""
+
+    def passes(self, threat: Threat, image_shape: tuple[int, int, int], classes: int) -> int:
+        """The largest number of forward-equivalents a row can cost (a backward counts as one)."""
+
+    def start(self, rows: Rows) -> S:
+        """The state before the first query."""
+
+    def wants_gradient(self, state: S) -> Tensor:
+        """(B,) bool: whether the next query of each row needs the input gradient."""
+
+    def ask(self, state: S) -> Tensor:
+        """The images (B, C, H, W) to query next, one per row; does not change the state."""
+
+    def objective(self, state: S, logits: Tensor) -> Tensor:
+        """(B,) what the attack climbs, differentiable in the logits."""
+
+    def tell(self, state: S, reply: Reply) -> Tensor:
+        """Move the state on (in place); (B,) bool: which rows have spent their budget."""
+
+
+def begin(rows: Rows) -> dict[str, Any]:
+    """The common fields of a fresh state, to be passed to the attack's State subclass."""
+    return {
+        "clean": rows.threat.view(rows.images).clone(),
+        "labels": rows.labels,
+        "ids": rows.ids,
+        "step": torch.zeros_like(rows.ids),
+        "image_shape": tuple(rows.images.shape[1:]),
+        "threat": rows.threat,
+        "stream": rows.stream,
+    }

@@ -1,0 +1,239 @@
+"""Drives an attack over many images: keeps model calls full, counts passes, has claims judged.
+
+A pool holds several calls' worth of rows. Each call takes the least advanced rows that want the
+same kind of answer, so calls stay full to the end and rows with long budgets do not trail behind.
+Which rows share a call never matters to a row: see robust0.attacks.base and ``Oracle.rows``.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Generic
+
+import torch
+from torch import Tensor
+
+from robust0.attacks.base import Attack, Reply, Rows, S
+from robust0.attacks.judge import judge
+from robust0.losses import margin
+from robust0.models.oracle import Oracle
+from robust0.rng import Stream
+from robust0.threat import Threat
+
+POOL_CALLS = 8  # calls' worth of rows held at once
+POOL_BYTES = 1 << 29  # unless their states would need more memory than this
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A perturbed image, sparsely: the sites that differ and their new values."""
+
+    sites: Tensor  # (n,) int64, on the CPU
+    values: Tensor  # (g, n) float32, on the CPU
+
+    def paint(self, clean: Tensor, threat: Threat) -> Tensor:
+        """The perturbed image, from the clean (C, H, W) one."""
+        flat = threat.view(clean[None]).clone()
+        flat[0, :, self.sites.to(clean.device)] = self.values.to(clean.device)
+        return flat.reshape(clean.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What an attack did to one image; ``attempt`` is the hit, or else the lowest margin found."""
+
+    image: int
+    label: int
+    fooled: bool
+    prediction: int
+    margin: float
+    sites: int
+    forwards: int
+    backwards: int
+    fragile: bool
+    violation: str
+    attempt: Attempt
+
+
+@dataclass(frozen=True, slots=True)
+class Pulse:
+    """One model call of the search: how many rows it advanced and whether it went backward."""
+
+    rows: int
+    gradient: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Correctly classified images not yet attacked; ``fetch`` gives images, labels and ids."""
+
+    positions: Sequence[int]
+    fetch: Callable[[Sequence[int]], tuple[Tensor, Tensor, Tensor]]
+
+
+def search(
+    attack: Attack[S], name: str, oracle: Oracle, waiting: Waiting, threat: Threat, seed: int
+) -> Iterator[Pulse | Outcome]:
+    """Attack every waiting image; outcomes come in the order in which images finish."""
+    stream = Stream.of("attack", seed, name, threat)
+    pool = _Pool(attack, oracle, threat, stream, waiting)
+    while pool.refill():
+        chosen, gradient = pool.choose()
+        if chosen:
+            pool.advance(chosen, gradient=gradient)
+            yield Pulse(len(chosen), gradient)
+        if len(pool.pending) >= oracle.rows or not pool.active:
+            yield from pool.settle()
+
+
+@dataclass(slots=True)
+class _Pool(Generic[S]):
+    """The rows under attack: tensors on the device, what decides the schedule on the host."""
+
+    attack: Attack[S]
+    oracle: Oracle
+    threat: Threat
+    stream: Stream
+    waiting: Waiting
+    classes: int = 0
+    taken: int = 0  # how many waiting images have been given a slot
+    state: S | None = None
+    best: Tensor = field(default_factory=lambda: torch.empty(0))  # (P, g, S) lowest-margin images
+    best_margin: Tensor = field(default_factory=lambda: torch.empty(0))
+    forwards: list[int] = field(default_factory=list)
+    backwards: list[int] = field(default_factory=list)
+    wants: list[bool] = field(default_factory=list)
+    spent: list[bool] = field(default_factory=list)
+    active: set[int] = field(default_factory=set)
+    pending: set[int] = field(default_factory=set)  # finished, not yet judged
+    free: list[int] = field(default_factory=list)
+    full: bool = False
+
+    def refill(self) -> bool:
+        """Give waiting images slots where that pays; false when nothing is left to do."""
+        rows = self.oracle.rows
+        while self.taken < len(self.waiting.positions):
+            if self.full and not (
+                len(self.free) >= rows or (self.free and len(self.active) < rows)
+            ):
+                break
+            size = min(rows, len(self.free)) if self.full else rows
+            self._admit(self.waiting.positions[self.taken : self.taken + size])
+        return bool(self.active or self.pending)
+
+    def _admit(self, positions: Sequence[int]) -> None:
+        images, labels, ids = self.waiting.fetch(positions)
+        self.taken += len(positions)
+        self.classes = self.classes or self.oracle.exact(images[:1]).shape[1]
+        fresh = self.attack.start(Rows(images, labels, ids, self.threat, self.stream, self.classes))
+        wants = self.attack.wants_gradient(fresh).tolist()
+        best, infinite = fresh.clean.clone(), torch.full_like(fresh.clean[:, 0, 0], torch.inf)
+        if self.full:
+            slots, self.free = self.free[: len(positions)], self.free[len(positions) :]
+            index = torch.tensor(slots, device=images.device)
+            self._held().put(index, fresh)
+            self.best[index], self.best_margin[index] = best, infinite
+        else:
+            slots = list(range(len(self.wants), len(self.wants) + len(positions)))
+            self.state = fresh if self.state is None else self.state.grown(fresh)
+            self.best = torch.cat([self.best.to(best), best]) if slots[0] else best
+            self.best_margin = torch.cat([self.best_margin, infinite]) if slots[0] else infinite
+            blank = len(slots)
+            self.forwards += [0] * blank
+            self.backwards += [0] * blank
+            self.wants += [False] * blank
+            self.spent += [False] * blank
+            per_row = fresh.bytes_per_row() + best[0].numel() * 4
+            room = min(POOL_CALLS * self.oracle.rows, POOL_BYTES // per_row)
+            self.full = len(self.wants) + self.oracle.rows > room
+        for slot, want in zip(slots, wants, strict=True):
+            self.forwards[slot] = self.backwards[slot] = 0
+            self.wants[slot], self.spent[slot] = want, False
+        self.active.update(slots)
+
+    def choose(self) -> tuple[list[int], bool]:
+        """The slots of the next call and whether it computes gradients."""
+        rows = self.oracle.rows
+        ordered = sorted(self.active, key=lambda slot: (self.forwards[slot], slot))
+        steep = [slot for slot in ordered if self.wants[slot]]
+        flat = [slot for slot in ordered if not self.wants[slot]]
+        gradient = len(steep) >= min(rows, len(flat) + 1)
+        return (steep if gradient else flat)[:rows], gradient
+
+    def advance(self, slots: list[int], *, gradient: bool) -> None:
+        """One query of these rows."""
+        state = self._held()
+        index = torch.tensor(slots, device=state.clean.device)
+        part = state.take(index)
+        images = self.attack.ask(part)
+        if gradient:
+            logits, slope = self.oracle.gradient(
+                images, lambda answer: self.attack.objective(part, answer)
+            )
+            reply = Reply(logits, self.threat.view(slope))
+        else:
+            logits = self.oracle.logits(images)
+            reply = Reply(logits)
+        fooled = self._remember(index, part, images, logits)
+        spent = self.attack.tell(part, reply)
+        state.put(index, part)
+        # The one transfer to the host of this call.
+        flags = torch.stack([fooled, spent, self.attack.wants_gradient(part)]).tolist()
+        for slot, hit, done, want in zip(slots, *flags, strict=True):
+            self.forwards[slot] += 1
+            self.backwards[slot] += gradient
+            self.spent[slot], self.wants[slot] = done, want
+            if hit or done:
+                self.active.discard(slot)
+                self.pending.add(slot)
+
+    def _remember(self, index: Tensor, part: S, images: Tensor, logits: Tensor) -> Tensor:
+        """Keep each row's lowest-margin feasible image; (B,) which rows look fooled."""
+        distance = margin(logits, part.labels)
+        fooled = logits.argmax(dim=1) != part.labels
+        if self.attack.leaves_budget:
+            feasible = self.threat.count(part.image(part.clean), images) <= self.threat.budget
+            distance = distance.where(feasible, torch.inf)
+            fooled = fooled & feasible
+        better = fooled | (distance < self.best_margin[index])
+        self.best_margin[index] = torch.where(better, distance, self.best_margin[index])
+        self.best[index] = torch.where(
+            better[:, None, None], self.threat.view(images), self.best[index]
+        )
+        return fooled
+
+    def settle(self) -> Iterator[Outcome]:
+        """Judge the finished rows; a hit that does not hold goes back to the search."""
+        state, slots = self._held(), sorted(self.pending)
+        self.pending.clear()
+        index = torch.tensor(slots, device=state.clean.device)
+        labels, clean, candidates = state.labels[index], state.clean[index], self.best[index]
+        verdict = judge(
+            self.oracle, self.threat, state.image(clean), state.image(candidates), labels
+        )
+        columns = zip(
+            slots, state.ids[index].tolist(), labels.tolist(), verdict.fooled.tolist(),
+            verdict.prediction.tolist(), verdict.margin.tolist(), verdict.sites.tolist(),
+            verdict.fragile.tolist(), verdict.violation, strict=True,
+        )  # fmt: skip
+        for row, (slot, image, label, fooled, prediction, gap, sites, fragile, broken) in enumerate(
+            columns
+        ):
+            if not (fooled or broken or self.spent[slot]):
+                self.best_margin[slot] = gap  # the search's own value was rounded the other way
+                self.active.add(slot)
+                continue
+            self.free.append(slot)
+            yield Outcome(
+                image, label, fooled, prediction, gap, sites, self.forwards[slot],
+                self.backwards[slot], fragile, broken, _sparse(clean[row], candidates[row]),
+            )  # fmt: skip
+
+    def _held(self) -> S:
+        if self.state is None:
+            raise RuntimeError("the pool has no rows yet")
+        return self.state
+
+
+def _sparse(clean: Tensor, candidate: Tensor) -> Attempt:
+    sites = (clean != candidate).any(dim=0).nonzero()[:, 0]
+    return Attempt(sites.cpu(), candidate[:, sites].cpu())

@@ -1,0 +1,56 @@
+"""Re-checks every claim of an attack: label, sites, box, finiteness. No attack judges itself."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from robust0.losses import margin
+from robust0.models.oracle import Oracle, checked_finite
+from robust0.threat import Threat
+
+FRAGILE = 1e-3  # logits; closer calls can flip with another batch shape or device
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What eager float32 says about candidate images, one entry per row."""
+
+    fooled: Tensor  # (B,) bool, never true for a violation
+    prediction: Tensor  # (B,)
+    margin: Tensor  # (B,)
+    sites: Tensor  # (B,) sites that differ from the clean image
+    fragile: Tensor  # (B,) bool
+    violation: tuple[str, ...]  # "" or what was broken
+
+
+def judge(
+    oracle: Oracle, threat: Threat, clean: Tensor, candidates: Tensor, labels: Tensor
+) -> Judgement:
+    """Evaluate candidates (B, C, H, W) against their clean images."""
+    finite = torch.isfinite(candidates).flatten(1).all(dim=1)
+    inside = ((candidates >= 0) & (candidates <= 1)).flatten(1).all(dim=1)
+    sites = threat.count(clean, candidates)
+    sparse = sites <= threat.budget
+    logits = checked_finite(
+        oracle.exact(torch.where(finite[:, None, None, None], candidates, clean))
+    )
+    prediction, distance = logits.argmax(dim=1), margin(logits, labels)
+    allowed = finite & inside & sparse
+    flags = torch.stack([finite, inside, sparse]).T.tolist()
+    return Judgement(
+        fooled=(prediction != labels) & allowed,
+        prediction=prediction,
+        margin=distance,
+        sites=sites,
+        fragile=distance.abs() < FRAGILE,
+        violation=tuple(_violation(*row) for row in flags),
+    )
+
+
+def _violation(finite: bool, inside: bool, sparse: bool) -> str:  # noqa: FBT001 - zipped flags
+    if not finite:
+        return "not finite"
+    if not inside:
+        return "outside [0, 1]"
+    return "" if sparse else "too many sites"

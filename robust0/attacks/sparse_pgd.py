@@ -1,0 +1,132 @@
+"""Sparse-PGD [Zhong24]: gradient steps on where to paint and on what to paint, both variants."""
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
+
+import torch
+from annotated_types import Gt
+from torch import Tensor
+
+from robust0.attacks.base import Reply, Rows, State, begin
+from robust0.losses import cross_entropy, margin
+from robust0.threat import Threat, top_mask
+
+_START, _REDRAW = 0, 1  # lanes of the random stream
+
+
+@dataclass(slots=True, kw_only=True)
+class SparsePGDState(State):
+    """Magnitudes, mask logits and the current support of each row."""
+
+    magnitude: Tensor  # (B, g, S) within [-x, 1 - x]
+    logits: Tensor  # (B, S)
+    mask: Tensor  # (B, S) bool, exactly k ones
+    stalled: Tensor  # (B,) updates that left the support as it was
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparsePGD:
+    """Climb the loss over a continuous mask and magnitudes, evaluating the k top sites.
+
+    The projected variant moves the magnitudes of the selected sites only, the unprojected one moves
+    all of them, so that a site is already dressed when the mask reaches it. Every image asked about
+    differs from the clean one in at most k sites.
+    """
+
+    kind: ClassVar[str] = "sparse-pgd"
+    revision: ClassVar[int] = 1
+    black_box: ClassVar[bool] = False
+    leaves_budget: ClassVar[bool] = False
+
+    steps: Annotated[int, Gt(0)] = 100
+    projected: bool = True
+    alpha: Annotated[float, Gt(0)] = 0.25
+    beta: Annotated[float, Gt(0)] = 0.25
+    patience: Annotated[int, Gt(0)] = 3
+    loss: Literal["ce", "margin"] = "ce"
+    reinit: Literal["consecutive", "cumulative"] = "consecutive"
+    compat: Literal["icml2024"] | None = None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Marks runs that imitate the released code."""
+        return (f"compat {self.compat}",) if self.compat else ()
+
+    def passes(self, threat: Threat, image_shape: tuple[int, int, int], classes: int) -> int:  # noqa: ARG002
+        """One forward at the start, then a forward and a backward per step."""
+        return 2 * self.steps + 1
+
+    def start(self, rows: Rows) -> SparsePGDState:
+        """Random magnitudes clipped into the box and k random sites (ALGORITHMS 2.1)."""
+        clean = rows.threat.view(rows.images)
+        count, groups, sites = clean.shape
+        zero = torch.zeros_like(rows.ids)
+        draw = rows.stream.uniform(rows.ids, zero, groups * sites, _START).view_as(clean)
+        logits = rows.stream.normal(rows.ids, zero, sites, _REDRAW)
+        return SparsePGDState(
+            **begin(rows),
+            magnitude=torch.clamp(2 * draw - 1, -clean, 1 - clean),
+            logits=logits,
+            mask=top_mask(logits, rows.threat.budget),
+            stalled=torch.zeros(count, dtype=torch.int64, device=clean.device),
+        )
+
+    def wants_gradient(self, state: SparsePGDState) -> Tensor:
+        """All rows but those at their last look or about to redraw a stuck mask."""
+        unfinished = state.step < self.steps
+        return unfinished if self.compat else unfinished & (state.stalled < self.patience)
+
+    def ask(self, state: SparsePGDState) -> Tensor:
+        """The clean image with the selected sites painted."""
+        painted = (state.clean + state.magnitude).clamp(0, 1)
+        return state.image(torch.where(state.mask[:, None], painted, state.clean))
+
+    def objective(self, state: SparsePGDState, logits: Tensor) -> Tensor:
+        """Cross entropy, or the negative margin, which does not vanish for confident models."""
+        if self.loss == "ce":
+            return cross_entropy(logits, state.labels)
+        return -margin(logits, state.labels)
+
+    def tell(self, state: SparsePGDState, reply: Reply) -> Tensor:
+        """Step along the gradient; rows whose mask is stuck got none and draw a new mask."""
+        if self.compat:
+            # The released code redraws and then applies the old mask's gradient to the new logits.
+            self._redraw(state, state.stalled >= self.patience)
+        if reply.gradient is not None:
+            self._climb(state, reply.gradient)
+        elif not self.compat:
+            # DEVIATES from the release: a new mask is looked at before anything moves it.
+            self._redraw(state, state.stalled >= self.patience)
+        state.step = state.step + 1
+        return state.step > self.steps
+
+    def _climb(self, state: SparsePGDState, slope: Tensor) -> None:
+        # [Zhong24] The mask's gradient is dense: a site outside the top k earns its way in by what
+        # its own magnitude would do there. Projection counts as the identity on sigmoid(logits).
+        weight = state.logits.sigmoid()
+        mask_slope = (slope * state.magnitude).sum(dim=1) * weight * (1 - weight)
+        norm = mask_slope.norm(dim=1, keepdim=True)
+        length = self.beta * state.logits.shape[1] ** 0.5
+        step = torch.where(norm < 2e-10, 0.0, length / (norm + 1e-10))
+        state.logits = state.logits + step * mask_slope
+        # sigmoid > 0, so the sign of the unprojected gradient is the sign of the slope everywhere.
+        direction = slope.sign()
+        if self.projected:
+            direction = direction * state.mask[:, None]
+        state.magnitude = torch.clamp(
+            state.magnitude + self.alpha * direction, -state.clean, 1 - state.clean
+        )
+        mask = top_mask(state.logits, state.threat.budget)
+        same = (mask == state.mask).all(dim=1)
+        # DEVIATES from the release, where the count of a row also depends on its neighbours.
+        kept = state.stalled if self.reinit == "cumulative" or self.compat else 0
+        state.stalled = torch.where(same, state.stalled + 1, kept)
+        state.mask = mask
+
+    def _redraw(self, state: SparsePGDState, stuck: Tensor) -> None:
+        fresh = state.stream.normal(state.ids, state.step + 1, state.logits.shape[1], _REDRAW)
+        state.logits = torch.where(stuck[:, None], fresh, state.logits)
+        state.mask = torch.where(
+            stuck[:, None], top_mask(state.logits, state.threat.budget), state.mask
+        )
+        state.stalled = torch.where(stuck, 0, state.stalled)

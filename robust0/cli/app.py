@@ -1,0 +1,91 @@
+"""The robust0 command: its groups, its errors, its exit codes."""
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from robust0 import __version__
+from robust0.cli import data, recipe, zoo
+from robust0.cli.harden import harden
+from robust0.errors import Robust0Error
+from robust0.views import output
+
+app = typer.Typer(
+    name="robust0",
+    help="Harden and audit image classifiers against sparse (l0) attacks.",
+    epilog="Exit codes: 0 ok, 1 gate failed, 2 your mistake, 3 evaluation failed, "
+    "4 evaluation unreliable (--strict), 130/143 interrupted. ROBUST0_DEBUG=1 shows tracebacks.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command()(harden)
+app.add_typer(data.app, name="data")
+app.add_typer(recipe.app, name="recipe")
+app.add_typer(zoo.app, name="zoo")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        sys.stdout.write(f"robust0 {__version__}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    """Harden and audit image classifiers against sparse (l0) attacks."""
+
+
+def main() -> None:
+    """Run the command; refusals are two lines, never a traceback (unless ROBUST0_DEBUG=1)."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """The exit code of a command line."""
+    try:
+        code = app(arguments, prog_name="robust0", standalone_mode=False)
+    except Robust0Error as refusal:
+        if os.environ.get("ROBUST0_DEBUG") == "1":
+            raise
+        output.error(refusal.message, refusal.hint)
+        return refusal.exit_code
+    except typer.Abort:
+        output.error("interrupted", "")
+        return 130
+    except KeyboardInterrupt:
+        output.error("interrupted", "")
+        return 130
+    except BrokenPipeError:
+        # The reader (head, a pager) has gone; there is nobody to tell.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except _USAGE as mistake:
+        return _usage(mistake)
+    return code if isinstance(code, int) else 0
+
+
+# Typer's usage errors share this base; it has no public name.
+_USAGE: type[Exception] = next(
+    base
+    for base in typer.BadParameter.__mro__
+    if base.__name__ == "ClickException" and issubclass(base, Exception)
+)
+
+
+def _usage(mistake: Exception) -> int:
+    """A wrong command line, as one line of message and one of hint."""
+    context = getattr(mistake, "ctx", None)
+    command = context.command_path if context is not None else "robust0"
+    message = getattr(mistake, "format_message", mistake.__str__)()
+    if not message:  # no arguments at all: the help has been printed
+        return 2
+    output.error(message, f"see {command} --help")
+    return 2

@@ -1,0 +1,95 @@
+"""``robust0 harden``: train or fine-tune a network against sparse attacks."""
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from robust0.cli.options import DataDir, Device, Overrides
+
+
+def harden(
+    model: Annotated[
+        str | None, typer.Option(help="A timm name, e.g. convnext_tiny; default: the recipe's.")
+    ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(help="cifar10, cifar100, gtsrb, imagenet100, sample, folder:PATH, npz:PATH."),
+    ] = None,
+    recipe: Annotated[
+        str | None, typer.Option(help="A recipe's name or file; default: the one of the data.")
+    ] = None,
+    method: Annotated[
+        str | None, typer.Option(help="fast-ls-l0, sparse-at, strades-t+s, ...")
+    ] = None,
+    steps: Annotated[int | None, typer.Option(help="Steps of the training attack.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Passes over the training images.")] = None,
+    train_images: Annotated[
+        int | None, typer.Option(help="Train on this many images only.")
+    ] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Images per step and process.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Seed of weights, order, noise and attack.")
+    ] = None,
+    start_from: Annotated[
+        str | None, typer.Option("--from", help="Fine-tune this robust0 checkpoint.")
+    ] = None,
+    pretrained: Annotated[
+        bool, typer.Option("--pretrained", help="Fine-tune timm's published weights.")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="RUN_DIR", help="Run directory.")
+    ] = None,
+    resume: Annotated[
+        Path | None, typer.Option(metavar="RUN_DIR", help="Go on with an interrupted run.")
+    ] = None,
+    device: Device = "auto",
+    data_dir: DataDir = None,
+    workers: Annotated[int, typer.Option(help="Processes that decode image files.")] = 0,
+    compile_: Annotated[bool, typer.Option("--compile", help="Use torch.compile.")] = False,
+    stop_on_co: Annotated[
+        bool, typer.Option("--stop-on-co", help="End at the first sign of overfitting.")
+    ] = False,
+    overrides: Overrides = None,
+) -> None:
+    """Train or fine-tune a network with Fast-LS-l0 or any of its ablations.
+
+    robust0 harden --model convnext_tiny --data cifar10
+    """
+    from robust0.config.harden import HardenOptions, open_run
+    from robust0.device import resolve
+    from robust0.distributed import local_device, world
+    from robust0.events import TrainFinished
+    from robust0.rundir import read_lines
+    from robust0.training.loop import run
+    from robust0.training.tensorboard import Scalars
+    from robust0.views.curves import draw_curves
+    from robust0.views.harden import silent_view, train_view
+    from robust0.views.output import note, transfer_bars
+
+    options = HardenOptions(
+        model=model, data=data, recipe=recipe, method=method, steps=steps, epochs=epochs,
+        train_images=train_images, batch_size=batch_size, seed=seed, start_from=start_from,
+        pretrained=pretrained, out=out, resume=resume, data_dir=data_dir, workers=workers,
+        compile=compile_, stop_on_co=stop_on_co, overrides=tuple(overrides or ()),
+    )  # fmt: skip
+    place = local_device(resolve(device))
+    with world(place) as group, ExitStack() as stack:
+        with transfer_bars() as show:
+            job, resuming = stack.enter_context(open_run(options, place, group, show))
+        with train_view() if group.leads else silent_view() as view:
+            scalars = Scalars(job.folder) if group.leads else None
+            for event in run(job, group, resume=resuming):
+                view.show(event)
+                if scalars is not None:
+                    scalars.show(event)
+                if isinstance(event, TrainFinished) and event.interrupted is not None:
+                    raise typer.Exit(128 + event.interrupted)
+        if group.leads:
+            draw_curves(
+                read_lines(job.folder / "metrics.jsonl"), job.folder / "curves.png", job.title
+            )
+            note(f"curves: {job.folder / 'curves.png'}")
+            model_file, budget = job.folder / "model.safetensors", job.watch.threat.budget
+            note(f"next: robust0 audit {model_file} --eps {budget}")

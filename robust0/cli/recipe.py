@@ -1,0 +1,77 @@
+"""robust0 recipe: which recipes there are, and what one says once everything is resolved."""
+
+from typing import Annotated
+
+import typer
+
+from robust0.cli.options import Form, Overrides
+from robust0.views import output
+from robust0.views.output import OutputFormat
+
+app = typer.Typer(
+    name="recipe",
+    help="List recipes, and show one with its hash and the source of every value.",
+    no_args_is_help=True,
+)
+
+
+def _shipped_names(incomplete: str) -> list[str]:
+    from robust0.config.load import list_recipes
+
+    return [name for name in list_recipes() if name.startswith(incomplete)]
+
+
+@app.command("list")
+def list_command(form: Form = OutputFormat.AUTO) -> None:
+    """List the shipped recipes."""
+    from robust0.config.load import list_recipes, load_recipe
+
+    recipes = [load_recipe(name).recipe for name in list_recipes()]
+    rows = [
+        {
+            "name": recipe.name,
+            "data": recipe.dataset.name,
+            "model": recipe.model.name,
+            "budget": f"{recipe.threat.budget} {recipe.threat.unit}s",
+            "method": recipe.training.method,
+            "epochs": recipe.training.epochs,
+            "effort": recipe.audit.effort,
+            "description": recipe.description,
+        }
+        for recipe in recipes
+    ]
+    output.table("recipes", rows, form)
+
+
+@app.command("show")
+def show_command(
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="A shipped recipe's name, or a .yaml file.", autocompletion=_shipped_names
+        ),
+    ],
+    model: Annotated[
+        str | None, typer.Option("--model", help="Another network; model families follow it.")
+    ] = None,
+    overrides: Overrides = None,
+    form: Form = OutputFormat.AUTO,
+) -> None:
+    """Show a recipe as it would run: every value, where it comes from, and the hash."""
+    from robust0.config.load import load_recipe
+
+    resolved = load_recipe(name, model=model, overrides=overrides or ())
+    if form is OutputFormat.JSON:
+        values = {
+            "hash": resolved.hash,
+            "recipe": resolved.recipe.model_dump(mode="json", by_alias=True),
+            "sources": {key: str(origin) for key, origin in resolved.sources.items()},
+        }
+        output.mapping(resolved.recipe.name, values, form)
+        return
+    rows = [
+        {"key": key, "value": value, "source": str(resolved.sources[key])}
+        for key, value in resolved.flat().items()
+    ]
+    rows.append({"key": "hash", "value": resolved.hash, "source": "sha256 of all of the above"})
+    output.table(f"recipe {resolved.recipe.name}", rows, form)

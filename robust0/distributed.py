@@ -1,0 +1,80 @@
+"""The processes torchrun started, or just this one."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """This process among its peers; with one process every exchange is the identity."""
+
+    rank: int = 0
+    size: int = 1
+    restarts: int = 0  # how often torchrun has restarted the group
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process writes files and talks to the user."""
+        return self.rank == 0
+
+    def average_(self, tensors: list[Tensor]) -> None:
+        """Replace tensors by their mean over processes."""
+        if self.size > 1:
+            for tensor in tensors:
+                dist.all_reduce(tensor)
+                tensor.div_(self.size)
+
+    def gather(self, tensor: Tensor) -> Tensor:
+        """Equal-shaped tensors of all processes, concatenated in rank order."""
+        if self.size == 1:
+            return tensor
+        parts = [torch.empty_like(tensor) for _ in range(self.size)]
+        dist.all_gather(parts, tensor.contiguous())
+        return torch.cat(parts)
+
+    def largest(self, value: int, device: torch.device) -> int:
+        """The largest value any process holds."""
+        if self.size == 1:
+            return value
+        held = torch.tensor([value], device=device)
+        dist.all_reduce(held, op=dist.ReduceOp.MAX)
+        return int(held.item())
+
+    def wait(self) -> None:
+        """Continue when every process has come here."""
+        if self.size > 1:
+            dist.barrier()
+
+
+def launched() -> bool:
+    """Whether torchrun (or another launcher that sets its variables) started this process."""
+    return int(os.environ.get("WORLD_SIZE", "1")) > 1
+
+
+def local_device(device: torch.device) -> torch.device:
+    """The device of this process: each of several on one host takes its own GPU."""
+    if device.type != "cuda" or not launched():
+        return device
+    own = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+    torch.cuda.set_device(own)
+    return own
+
+
+@contextmanager
+def world(device: torch.device) -> Iterator[World]:
+    """Join the process group for as long as the block runs."""
+    restarts = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+    if not launched():
+        yield World(restarts=restarts)
+        return
+    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    try:
+        yield World(dist.get_rank(), dist.get_world_size(), restarts)
+    finally:
+        dist.destroy_process_group()

@@ -1,0 +1,121 @@
+"""The door through which attacks see a model: frozen, in eval mode, one row count per call."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from robust0.errors import EvaluationError, ModelError
+
+MIN_ROWS = 16
+
+
+@contextmanager
+def frozen(model: nn.Module) -> Iterator[None]:
+    """Eval mode without parameter gradients inside; every flag is put back afterwards."""
+    modes = [(module, module.training) for module in model.modules()]
+    wanted = [(weight, weight.requires_grad) for weight in model.parameters()]
+    model.eval()
+    for weight, _ in wanted:
+        weight.requires_grad_(False)  # noqa: FBT003 - by position in torch
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training
+        for weight, flag in wanted:
+            weight.requires_grad_(flag)
+
+
+@dataclass(slots=True)
+class Oracle:
+    """Answers queries of any length with model calls of exactly ``rows`` rows.
+
+    Rounding in a model call can depend on its shape, so a fixed row count is what makes a verdict
+    the same in any company: short calls are padded. ``search_dtype`` and ``compiled`` speed up the
+    search; ``exact`` is always the eager float32 model. Use inside :func:`frozen`.
+    """
+
+    model: nn.Module
+    rows: int
+    device: torch.device
+    search_dtype: torch.dtype | None = None
+    compiled: bool = False
+    channels_last: bool = True
+    calls: int = 0
+    gradient_calls: int = 0
+    _search: Callable[[Tensor], Tensor] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.rows = max(self.rows, MIN_ROWS)  # tiny calls use other kernels; padding is cheap
+        search: Callable[[Tensor], Tensor] = self.model
+        if self.compiled:
+            search = torch.compile(self.model, dynamic=False)
+        self._search = search
+
+    def exact(self, images: Tensor) -> Tensor:
+        """Logits (N, K) of the eager float32 model, for verdicts."""
+        with torch.no_grad():
+            chunks = images.split(self.rows)
+            return torch.cat([self._call(self.model, part, None)[: len(part)] for part in chunks])
+
+    def logits(self, images: Tensor) -> Tensor:
+        """Logits for the search; at most ``rows`` images."""
+        self.calls += 1
+        with torch.no_grad():
+            return self._call(self._search, images, self.search_dtype)[: len(images)]
+
+    def gradient(
+        self, images: Tensor, objective: Callable[[Tensor], Tensor]
+    ) -> tuple[Tensor, Tensor]:
+        """Logits and the gradient of the summed objective with respect to the images."""
+        self.calls += 1
+        self.gradient_calls += 1
+        count = len(images)
+        with torch.enable_grad():
+            images = images.detach().requires_grad_()
+            logits = self._call(self._search, images, self.search_dtype)[:count]
+            if not logits.requires_grad:
+                return logits, torch.zeros_like(images)
+            (slope,) = torch.autograd.grad(
+                objective(logits).sum(), images, allow_unused=True, materialize_grads=True
+            )
+        return logits.detach(), slope.detach()
+
+    def _call(
+        self, network: Callable[[Tensor], Tensor], images: Tensor, dtype: torch.dtype | None
+    ) -> Tensor:
+        short = self.rows - len(images)
+        if short:
+            images = torch.cat([images, images[:1].detach().expand(short, -1, -1, -1)])
+        if self.channels_last:
+            images = images.contiguous(memory_format=torch.channels_last)
+        with torch.autocast(self.device.type, dtype=dtype, enabled=dtype is not None):
+            logits = network(images)
+        return _checked(logits, self.rows)
+
+
+def _checked(logits: object, rows: int) -> Tensor:
+    if not isinstance(logits, Tensor):
+        raise ModelError(
+            f"the model returns a {type(logits).__name__}, expected a tensor of logits",
+            "wrap it in a module whose forward returns the logits only",
+        )
+    if logits.ndim != 2 or len(logits) != rows or logits.shape[1] < 2:
+        raise ModelError(
+            f"the model returns shape {tuple(logits.shape)}, expected ({rows}, classes >= 2)",
+            "its forward must return one row of class logits per image",
+        )
+    return logits.float()
+
+
+def checked_finite(logits: Tensor) -> Tensor:
+    """Logits that a verdict may rest on; NaN or Inf ends the evaluation."""
+    if not bool(torch.isfinite(logits).all()):
+        raise EvaluationError(
+            "the model returns NaN or Inf logits",
+            "check its weights and that its inputs are images in [0, 1]",
+        )
+    return logits

@@ -1,0 +1,67 @@
+"""A run directory: one owner at a time, an append-only metrics file, atomic everything else."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from robust0.errors import RunError
+from robust0.files import remove_stale, write_text
+
+
+@contextmanager
+def owned(folder: Path) -> Iterator[Path]:
+    """Create and lock a run directory; a second process in it is refused."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(folder / ".lock")
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise RunError(
+            f"another process is working in {folder}", "wait for it, or choose another directory"
+        ) from None
+    except OSError as problem:
+        raise RunError(
+            f"cannot write to the run directory {folder}: {problem.strerror}",
+            "choose a writable directory with -o",
+        ) from problem
+    try:
+        remove_stale(folder)
+        yield folder
+    finally:
+        lock.release()
+
+
+def append_line(path: Path, record: Mapping[str, Any]) -> None:
+    """Append one JSON line; the caller decides when to sync."""
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(record, separators=(",", ":")) + "\n")
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """All whole JSON lines; a last line cut by a crash is dropped."""
+    if not path.exists():
+        return []
+    records: list[dict[str, Any]] = []
+    lines = path.read_text(encoding="utf-8").split("\n")
+    for number, line in enumerate(lines, start=1):
+        if not line:
+            continue
+        try:
+            records.append(json.loads(line))
+        except json.JSONDecodeError:
+            if number < len(lines):
+                raise RunError(
+                    f"line {number} of {path} is damaged", "the run cannot be resumed; start anew"
+                ) from None
+    return records
+
+
+def keep_lines(path: Path, wanted: Callable[[dict[str, Any]], bool]) -> None:
+    """Rewrite a JSON-lines file with the records that ``wanted`` accepts."""
+    kept = [record for record in read_lines(path) if wanted(record)]
+    text = "".join(json.dumps(record, separators=(",", ":")) + "\n" for record in kept)
+    write_text(path, text)

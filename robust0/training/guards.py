@@ -1,0 +1,62 @@
+"""What stops a run before it destroys its last good snapshot, with words that help."""
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from robust0.errors import TrainingError
+from robust0.events import StepDone
+
+_CALM_DOWN = "lower the learning rate or set training.clip_norm in a new run"
+EXPLODED = 1e6  # a gradient norm no healthy run comes near
+
+
+def gradient_norm(network: nn.Module, clip: float | None) -> Tensor:
+    """The norm of all gradients, which are scaled down to ``clip`` if that is given."""
+    limit = math.inf if clip is None else clip
+    return nn.utils.clip_grad_norm_(network.parameters(), limit, error_if_nonfinite=False)
+
+
+def check_health(report: StepDone) -> None:
+    """Refuse to go on from a loss or gradient that has left the numbers."""
+    if not math.isfinite(report.loss):
+        raise TrainingError(
+            f"the loss became {report.loss} near step {report.step}",
+            _CALM_DOWN,
+        )
+    if not report.gradient_norm < EXPLODED:
+        raise TrainingError(
+            f"the gradient norm exploded to {report.gradient_norm:.3g} near step {report.step}",
+            _CALM_DOWN,
+        )
+
+
+def out_of_memory(problem: BaseException) -> bool:
+    """Whether an error means that memory ran out, on any device."""
+    return isinstance(problem, torch.OutOfMemoryError | MemoryError) or (
+        isinstance(problem, RuntimeError) and "not enough memory" in str(problem)
+    )
+
+
+def batch_that_fits(batch_size: int, attempt: Callable[[int], None]) -> TrainingError:
+    """After running out of memory: try halves, and say which batch size works."""
+    size = batch_size // 2
+    while size >= 1:
+        try:
+            attempt(size)
+        except (RuntimeError, MemoryError) as problem:
+            if not out_of_memory(problem):
+                raise
+            size //= 2
+            continue
+        accumulate = math.ceil(batch_size / size)
+        return TrainingError(
+            f"out of memory at a batch size of {batch_size}; {size} fits",
+            f"use --batch-size {size} --set training.accumulate={accumulate}, or another device",
+        )
+    return TrainingError(
+        f"out of memory at a batch size of {batch_size}, and a single image does not fit either",
+        "use a smaller model, another device or training.precision=bf16",
+    )

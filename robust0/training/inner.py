@@ -1,0 +1,179 @@
+"""The attack inside a training step: Sparse-PGD driven for one or a few steps on a whole batch."""
+
+from dataclasses import dataclass, replace
+from typing import Literal, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from robust0.attacks.base import Reply, Rows
+from robust0.attacks.sparse_pgd import SparsePGD, SparsePGDState
+from robust0.losses import cross_entropy, divergence
+from robust0.models.oracle import frozen
+from robust0.rng import Stream
+from robust0.threat import Threat
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """What the inner attack is given: (noisy) images, targets, and the names of its draws."""
+
+    images: Tensor  # (B, C, H, W)
+    target: Tensor  # (B, K) what the attack moves away from
+    labels: Tensor  # (B,) true classes, for "misclassified"
+    ids: Tensor  # (B,)
+    stream: Stream  # of this seed and epoch
+    projected: bool  # this step's coin, for gradient="rand"
+
+
+class InnerAttack(Protocol):
+    """Turns a lesson into adversarial images; leaves the model as it found it."""
+
+    def __call__(self, model: nn.Module, lesson: Lesson) -> Tensor:
+        """(B, C, H, W) images to train on."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoAttack:
+    """For standard training."""
+
+    def __call__(self, model: nn.Module, lesson: Lesson) -> Tensor:  # noqa: ARG002
+        """The images themselves."""
+        return lesson.images
+
+
+@dataclass(frozen=True, slots=True)
+class InnerSparsePGD:
+    """A few steps of Sparse-PGD in eval mode (ALGORITHMS 9.2, 9.3).
+
+    ``select="last"`` returns the stepped point whatever it achieved, ``"best"`` the point of
+    highest loss.
+    ``loss="kl"`` climbs the divergence from the model's own clean prediction (sTRADES F).
+    """
+
+    threat: Threat
+    steps: int = 1
+    alpha: float = 0.25
+    beta: float = 0.25
+    patience: int = 10
+    gradient: Literal["projected", "unprojected", "rand"] = "rand"
+    select: Literal["last", "best"] = "last"
+    skip_misclassified: bool = False
+    stop_early: bool = False
+    loss: Literal["ce", "kl"] = "ce"
+
+    def __call__(self, model: nn.Module, lesson: Lesson) -> Tensor:
+        """Adversarial images within the training budget of the lesson's images."""
+        projected = lesson.projected if self.gradient == "rand" else self.gradient == "projected"
+        attack = SparsePGD(
+            steps=self.steps, projected=projected, alpha=self.alpha, beta=self.beta,
+            patience=self.patience,
+        )  # fmt: skip
+        with frozen(model):
+            return _Climb(self, attack, model, lesson).run()
+
+
+class _Climb:
+    """One run of the inner attack; the rows still climbing shrink as images fall."""
+
+    def __init__(
+        self, settings: InnerSparsePGD, attack: SparsePGD, model: nn.Module, lesson: Lesson
+    ) -> None:
+        self.settings, self.attack, self.model, self.lesson = settings, attack, model, lesson
+        self.target = lesson.target
+        self.result = lesson.images.clone()
+        self.best = torch.full((len(lesson.images),), -torch.inf, device=lesson.images.device)
+        self.rows = torch.arange(len(lesson.images), device=lesson.images.device)
+
+    def run(self) -> Tensor:
+        self._look_at_clean()
+        state = self.attack.start(self._rows())
+        for _ in range(self.settings.steps):
+            if len(self.rows) == 0:
+                return self.result
+            images = self.attack.ask(state)
+            logits, slope = self._gradient(images)
+            state = self._keep(state, images, logits)
+            slope = slope[self._kept] if self._kept is not None else slope
+            self._tell(state, logits if self._kept is None else logits[self._kept], slope)
+        images = self.attack.ask(state)
+        if self.settings.select == "last":
+            self.result[self.rows] = images
+        else:
+            with torch.no_grad():
+                self._keep(state, images, self.model(images).float())
+        return self.result
+
+    def _look_at_clean(self) -> None:
+        """The clean prediction, where the settings depend on it."""
+        settings = self.settings
+        if settings.loss == "ce" and not settings.skip_misclassified and settings.select == "last":
+            return
+        with torch.no_grad():
+            clean = self.model(self.lesson.images).float()
+        if settings.loss == "kl":
+            self.target = clean
+        if settings.select == "best":
+            self.best = self._loss(clean, self.target)
+        if settings.skip_misclassified:
+            self.rows = self.rows[clean.argmax(dim=1) == self.lesson.labels]
+
+    def _rows(self) -> Rows:
+        lesson, rows = self.lesson, self.rows
+        return Rows(
+            lesson.images[rows], lesson.labels[rows], lesson.ids[rows], self.settings.threat,
+            lesson.stream, lesson.target.shape[1],
+        )  # fmt: skip
+
+    def _loss(self, logits: Tensor, target: Tensor) -> Tensor:
+        return (
+            divergence(target, logits)
+            if self.settings.loss == "kl"
+            else cross_entropy(logits, target)
+        )
+
+    def _gradient(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        with torch.enable_grad():
+            images = images.detach().requires_grad_()
+            logits = self.model(images).float()
+            loss = self._loss(logits, self.target[self.rows]).sum()
+            (slope,) = torch.autograd.grad(loss, images)
+        return logits.detach(), self.settings.threat.view(slope)
+
+    def _keep(self, state: SparsePGDState, images: Tensor, logits: Tensor) -> SparsePGDState:
+        """Remember the best image of each row; with early stopping, fallen rows leave."""
+        self._kept: Tensor | None = None
+        if self.settings.select == "last" and not self.settings.stop_early:
+            return state
+        fallen = logits.argmax(dim=1) != self.lesson.labels[self.rows]
+        loss = self._loss(logits, self.target[self.rows])
+        better = loss >= self.best[self.rows]
+        if self.settings.stop_early:
+            better = better | fallen
+        self.best[self.rows] = torch.where(better, loss, self.best[self.rows])
+        self.result[self.rows] = torch.where(
+            better[:, None, None, None], images, self.result[self.rows]
+        )
+        if self.settings.stop_early and bool(fallen.any()):
+            self._kept = (~fallen).nonzero()[:, 0]
+            self.rows = self.rows[self._kept]
+            return state.take(self._kept)
+        return state
+
+    def _tell(self, state: SparsePGDState, logits: Tensor, slope: Tensor) -> None:
+        """Rows with a stuck mask redraw it instead of following the gradient."""
+        if self.settings.steps <= self.attack.patience:
+            self.attack.tell(state, Reply(logits, slope))
+            return
+        moving = self.attack.wants_gradient(state)
+        for rows, gradient in ((moving, slope[moving]), (~moving, None)):
+            index = rows.nonzero()[:, 0]
+            if len(index):
+                part = state.take(index)
+                self.attack.tell(part, Reply(logits[index], gradient))
+                state.put(index, part)
+
+
+def with_budget(attack: InnerAttack, threat: Threat) -> InnerAttack:
+    """The same inner attack at another budget (for the budget's warm-up and for probes)."""
+    return replace(attack, threat=threat) if isinstance(attack, InnerSparsePGD) else attack

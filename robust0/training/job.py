@@ -1,0 +1,59 @@
+"""Everything a training run needs, as one frozen object; built by robust0.config.build."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from robust0.attacks.base import Attack
+from robust0.data.augment import Augment
+from robust0.data.imageset import ImageSet
+from robust0.threat import Threat
+from robust0.training.method import Method
+from robust0.training.schedule import Optim, Schedule
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """The catastrophic-overfitting watch: an attack independent of training on reserved images."""
+
+    attacks: tuple[tuple[str, Attack[Any]], ...]  # (configured name, attack), a cascade
+    threat: Threat  # the evaluation budget
+    images: int  # 0 turns the watch off
+    every: int  # epochs
+    collapse: float  # probe accuracy below which a run counts as collapsed
+    stop: bool  # end training when the alarm is raised
+
+
+@dataclass(frozen=True, slots=True)
+class TrainJob:
+    """A training run; ``identity`` is what a resumed run must have in common with the first."""
+
+    title: str
+    folder: Path
+    network: nn.Module  # normalisation inside, on the device
+    data: ImageSet  # training images, on the device
+    rows: Tensor  # positions trained on
+    reserved: Tensor  # positions never trained on
+    method: Method
+    optim: Optim
+    schedule: Schedule
+    watch: Watch
+    epochs: int
+    batch_size: int  # images per micro-batch
+    accumulate: int
+    augment: Augment
+    workers: int  # processes that decode image files
+    precision: Literal["fp32", "bf16", "fp16"]
+    channels_last: bool
+    compile: bool
+    clip_norm: float | None
+    snapshot_minutes: float
+    seed: int
+    device: torch.device
+    identity: dict[str, Any]
+    export: Callable[[Path, nn.Module, dict[str, float]], None]  # writes a checkpoint with metrics
+    notes: tuple[str, ...]

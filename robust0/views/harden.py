@@ -1,0 +1,233 @@
+"""The training run as people watch it: live on a terminal, plain lines elsewhere."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Protocol, assert_never
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from robust0.events import (
+    EpochDone,
+    OverfittingSeen,
+    Saved,
+    StepDone,
+    TrainEvent,
+    TrainFinished,
+    TrainStarted,
+)
+from robust0.views.chart import line_chart
+from robust0.views.output import err
+
+_STYLES = {"clean": "green", "training attack": "yellow", "probe": "red"}
+
+
+class TrainView(Protocol):
+    """Shows the events of a training run."""
+
+    def show(self, event: TrainEvent) -> None:
+        """Take one event."""
+
+
+@contextmanager
+def silent_view() -> Iterator[TrainView]:
+    """For processes that do not lead."""
+    yield SilentTrainView()
+
+
+@contextmanager
+def train_view() -> Iterator[TrainView]:
+    """The view that fits where stderr goes: live on a terminal, plain lines elsewhere."""
+    console = err()
+    if not console.is_terminal or console.is_dumb_terminal:
+        yield PlainTrainView(console)
+        return
+    view = LiveTrainView()
+    with Live(view, console=console, refresh_per_second=4, transient=False):
+        yield view
+
+
+class LiveTrainView:
+    """Bars, losses, a chart of accuracies over epochs and the catastrophic-overfitting light."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._begun = clock()
+        self._start: TrainStarted | None = None
+        self._step: StepDone | None = None
+        self._epochs: list[EpochDone] = []
+        self._alarm: str | None = None
+        self._last = ""
+
+    def show(self, event: TrainEvent) -> None:
+        """Take one event."""
+        match event:
+            case TrainStarted():
+                self._start, self._begun = event, self._clock()
+            case StepDone():
+                self._step = event
+            case EpochDone():
+                self._epochs.append(event)
+            case OverfittingSeen():
+                self._alarm = f"epoch {event.epoch}: {event.reason}"
+            case Saved():
+                self._last = f"saved {event.path}"
+            case TrainFinished():
+                self._last = ending(event)
+            case _:
+                assert_never(event)
+
+    def __rich_console__(self, console: Console, options: object) -> Iterator[RenderableType]:
+        """Draw the present state."""
+        if self._start is None:
+            yield Text("starting ...", style="dim")
+            return
+        yield Text(heading(self._start), style="bold")
+        yield self._bars(self._start, console.width)
+        if self._step is not None:
+            yield Group(*(Text(line) for line in numbers(self._step)))
+        if self._epochs:
+            yield line_chart(
+                {
+                    "clean": [event.clean for event in self._epochs],
+                    "training attack": [event.training_attack for event in self._epochs],
+                    "probe": [event.probe for event in self._epochs],
+                },
+                _STYLES,
+                width=min(console.width, 100),
+            )
+            yield Text(reserved(self._epochs[-1]))
+        yield self._light()
+        if self._last:
+            yield Text(self._last, style="dim")
+
+    def _bars(self, start: TrainStarted, width: int) -> Table:
+        step = self._step.step if self._step else start.step
+        total = start.epochs * start.steps_per_epoch
+        inside = step - (step // start.steps_per_epoch) * start.steps_per_epoch
+        epoch = min(step // start.steps_per_epoch + 1, start.epochs)
+        bar = max(10, min(40, width - 45))
+        grid = Table.grid(padding=(0, 1))
+        grid.add_row(
+            "all",
+            ProgressBar(total, step, width=bar),
+            f"{step:,}/{total:,} steps",
+            f"{clock(self._left(start, step, total))} left",
+        )
+        grid.add_row(
+            "epoch",
+            ProgressBar(start.steps_per_epoch, inside, width=bar),
+            f"{epoch}/{start.epochs}",
+            f"{self._step.images_per_second:,.0f} images/s" if self._step else "",
+        )
+        return grid
+
+    def _left(self, start: TrainStarted, step: int, total: int) -> float | None:
+        done = step - start.step
+        return None if done <= 0 else (self._clock() - self._begun) / done * (total - step)
+
+    def _light(self) -> Text:
+        if self._alarm:
+            return Text("● catastrophic overfitting: ", style="bold red") + Text(self._alarm)
+        return Text("● ", style="green") + Text("no sign of catastrophic overfitting")
+
+
+class SilentTrainView:
+    """Shows nothing."""
+
+    def show(self, event: TrainEvent) -> None:
+        """Take one event."""
+
+
+class PlainTrainView:
+    """One line per epoch and per minute, for logs."""
+
+    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
+        self._console, self._clock = console, clock
+        self._said = clock()
+
+    def show(self, event: TrainEvent) -> None:
+        """Take one event."""
+        match event:
+            case TrainStarted():
+                self._say(heading(event))
+                for note in event.notes:
+                    self._say(note)
+                if event.step:
+                    self._say(f"resumed at step {event.step}")
+            case StepDone():
+                if self._clock() - self._said >= 60:
+                    self._said = self._clock()
+                    self._say(f"step {event.step}: " + "; ".join(numbers(event)))
+            case EpochDone():
+                self._said = self._clock()
+                self._say(f"epoch {event.epoch}: {reserved(event)}")
+            case OverfittingSeen():
+                self._say(
+                    f"warning: catastrophic overfitting at epoch {event.epoch}: {event.reason}"
+                )
+            case Saved():
+                if event.kind != "snapshot":
+                    self._say(f"saved {event.path}")
+            case TrainFinished():
+                self._say(ending(event))
+            case _:
+                assert_never(event)
+
+    def _say(self, text: str) -> None:
+        self._console.print(Text(text), soft_wrap=True)
+
+
+def heading(event: TrainStarted) -> str:
+    """One line that names the run."""
+    processes = f" · {event.processes} processes" if event.processes > 1 else ""
+    return (
+        f"robust0 harden · {event.title} · {event.images:,} images · "
+        f"{event.epochs} epochs of {event.steps_per_epoch} x {event.batch}{processes}"
+    )
+
+
+def numbers(event: StepDone) -> list[str]:
+    """Losses and rates of the last steps."""
+    parts = " + ".join(f"{name} {value:.3f}" for name, value in event.parts.items())
+    seen = [
+        f"{name} {value:.1%}"
+        for name, value in (("clean", event.clean_accuracy), ("attacked", event.attack_accuracy))
+        if value is not None
+    ]
+    return [
+        f"loss {event.loss:.3f} = {parts}",
+        f"training batches: {', '.join(seen)}; lr {event.learning_rate:.2g}, gradient norm "
+        f"{event.gradient_norm:.2f}, {event.memory_bytes / 2**30:.1f} GiB",
+    ]
+
+
+def reserved(event: EpochDone) -> str:
+    """The accuracies on reserved images."""
+    attacked = (
+        "" if event.training_attack is None else f", training attack {event.training_attack:.1%}"
+    )
+    return (
+        f"{event.images} reserved images: clean {event.clean:.1%}{attacked}, "
+        f"probe {event.probe:.1%} ({event.probe_name})"
+    )
+
+
+def ending(event: TrainFinished) -> str:
+    """How the run ended."""
+    if event.interrupted is not None:
+        return f"interrupted at step {event.step}; go on with robust0 harden --resume {event.path}"
+    return f"finished after {event.step} steps in {event.path}"
+
+
+def clock(seconds: float | None) -> str:
+    """Seconds as h:mm:ss."""
+    if seconds is None:
+        return "-:--"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -1,0 +1,129 @@
+"""The architecture as a failing check: who may import whom, and what stays light."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "robust0"
+
+# One line per package or module: this dictionary is the diagram. Nothing points up.
+BASE = {"errors"}
+ALLOWED = {
+    "errors": set(),
+    "events": set(),
+    "files": set(),
+    "interrupt": set(),
+    "rng": set(),
+    "losses": set(),
+    "device": BASE,
+    "resources": BASE,
+    "threat": BASE,
+    "rundir": BASE | {"files"},
+    "distributed": BASE,
+    "download": BASE | {"events", "files"},
+    "models": BASE | {"files", "rng"},
+    "data": BASE | {"download", "events", "files", "resources", "rng"},
+    "attacks": BASE | {"losses", "models", "rng", "threat"},
+    "training": BASE
+    | {"attacks", "data", "distributed", "events", "files", "interrupt", "losses", "models", "rng"}
+    | {"rundir", "threat"},
+    "config": BASE
+    | {"attacks", "data", "device", "distributed", "files", "models", "resources", "rng", "rundir"}
+    | {"threat", "training"},
+    "views": {"events"},
+    "cli": BASE
+    | {"config", "data", "device", "distributed", "events", "models", "resources", "rundir"}
+    | {"training", "views"},
+}
+# The package's own names: __version__ and the public functions.
+ROOT = {"__init__", "__main__"}
+
+
+def imported(path: Path) -> set[str]:
+    names: list[str] = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            module = node.module or ""
+            names += [f"robust0.{a.name}" for a in node.names] if module == "robust0" else [module]
+        elif isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+    found = {name.split(".")[1] for name in names if name.startswith("robust0.")}
+    return found - {"__version__"}
+
+
+def files() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def area(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+@pytest.mark.parametrize("path", files(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_point_downwards(path):
+    here = area(path)
+    if here in ROOT:
+        return
+    assert here in ALLOWED, f"{here} has no line in the diagram"
+    assert imported(path) <= ALLOWED[here] | {here}
+
+
+def test_the_diagram_has_no_line_for_what_does_not_exist():
+    assert set(ALLOWED) == {area(path) for path in files()} - ROOT
+
+
+@pytest.mark.parametrize(
+    ("library", "owners"),
+    [("rich", {"views"}), ("typer", {"cli"}), ("pydantic", {"config", "models"})],
+)
+def test_libraries_have_their_place(library, owners):
+    for path in files():
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for node in ast.walk(tree):
+            names = (
+                [node.module or ""]
+                if isinstance(node, ast.ImportFrom)
+                else [a.name for a in node.names]
+                if isinstance(node, ast.Import)
+                else []
+            )
+            if any(name.split(".")[0] == library for name in names):
+                assert area(path) in owners, path
+
+
+def commands() -> list[list[str]]:
+    groups = {"data": ["list", "pull", "info"], "recipe": ["list", "show"], "zoo": ["convert"]}
+    return [
+        [],
+        ["harden"],
+        *([g] for g in groups),
+        *([g, c] for g, cs in groups.items() for c in cs),
+    ]
+
+
+def test_help_and_lists_answer_without_importing_torch():
+    script = (
+        "import sys\n"
+        "import robust0\n"
+        "from robust0.cli.app import run\n"
+        f"for arguments in {[[*c, '--help'] for c in commands()]!r} + [['data', 'list'],"
+        " ['recipe', 'list'], ['recipe', 'show', 'cifar10'], ['--version']]:\n"
+        "    assert run(arguments) == 0, arguments\n"
+        "heavy = {'torch', 'torchvision', 'timm', 'numpy', 'scipy', 'matplotlib'}\n"
+        "heavy &= set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "harden" in done.stdout
+
+
+def test_modules_stay_small():
+    lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in files()}
+    assert {path: size for path, size in lengths.items() if size > 300} == {}

@@ -1,0 +1,91 @@
+"""A small real training job: 96 random images of 8x8, a network with batch norm and dropout."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+from robust0.attacks.sparse_rs import SparseRS
+from robust0.data.augment import Augment
+from robust0.data.imageset import Origin, TensorSet
+from robust0.rng import seeded
+from robust0.threat import Threat
+from robust0.training.inner import InnerSparsePGD
+from robust0.training.job import TrainJob, Watch
+from robust0.training.labels import SelfAdaptiveLabels
+from robust0.training.method import Method
+from robust0.training.noise import SparseNoise
+from robust0.training.objectives import TradesObjective
+from robust0.training.schedule import OneCycleSchedule, Optim
+
+CLASSES = ("a", "b", "c")
+
+
+def make_network() -> nn.Module:
+    with seeded("test network"):
+        return nn.Sequential(
+            nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.Softplus(), nn.Dropout(0.1),
+            nn.Conv2d(8, 8, 3, stride=2, padding=1), nn.BatchNorm2d(8), nn.Softplus(),
+            nn.Flatten(), nn.Linear(128, 3),
+        )  # fmt: skip
+
+
+def make_data(count: int = 96) -> TensorSet:
+    generator = torch.Generator().manual_seed(5)
+    labels = torch.arange(count) % 3
+    pixels = torch.randint(0, 200, (count, 3, 8, 8), dtype=torch.uint8, generator=generator)
+    pixels[torch.arange(count), labels] += 55  # the class is the bright channel
+    return TensorSet(Origin("toy", "train", CLASSES, "memory"), pixels, labels)
+
+
+def export(path: Path, network: nn.Module, metrics: dict) -> None:
+    save_file({k: v.contiguous() for k, v in network.state_dict().items()}, path)
+
+
+def make_job(folder: Path, **changes) -> TrainJob:
+    data, threat = make_data(), Threat(pixels=6)
+    rows = torch.arange(80)
+    job = TrainJob(
+        title="toy",
+        folder=folder,
+        network=make_network(),
+        data=data,
+        rows=rows,
+        reserved=torch.arange(80, 96),
+        method=Method(
+            noise=SparseNoise(threat),
+            labels=SelfAdaptiveLabels(data.labels, 3, start=0.5),
+            inner=InnerSparsePGD(threat),
+            objective=TradesObjective(),
+        ),
+        optim=Optim("sgd", 0.05, 5e-4, decay_all=True, options={"momentum": 0.9}),
+        schedule=OneCycleSchedule(),
+        watch=Watch(
+            (("sparse-rs", SparseRS(queries=10)),), Threat(pixels=2), 16, 1, 0.0, stop=False
+        ),
+        epochs=4,
+        batch_size=16,
+        accumulate=1,
+        augment=Augment(pad=1, flip=True),
+        workers=0,
+        precision="fp32",
+        channels_last=True,
+        compile=False,
+        clip_norm=None,
+        snapshot_minutes=1e9,
+        seed=0,
+        device=torch.device("cpu"),
+        identity={"recipe hash": "abc"},
+        export=export,
+        notes=(),
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    return replace(job, **changes)
+
+
+@pytest.fixture
+def job(tmp_path):
+    return make_job(tmp_path / "run")

@@ -1,0 +1,280 @@
+"""The loop: exact resumption, accumulation, guards, the overfitting watch, what it writes."""
+
+import json
+import signal
+import threading
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from robust0.distributed import World
+from robust0.errors import RunError, TrainingError
+from robust0.events import EpochDone, OverfittingSeen, Saved, StepDone, TrainFinished, TrainStarted
+from robust0.rundir import read_lines
+from robust0.training import loop
+from robust0.training.inner import NoAttack
+from robust0.training.labels import HardLabels
+from robust0.training.objectives import CleanObjective
+from tests.training.conftest import make_data, make_job, make_network
+
+ALONE = World()
+
+
+def weights(job):
+    return {name: value.clone() for name, value in job.network.state_dict().items()}
+
+
+def train(job, *, resume=False, stop_after=None):
+    events = []
+    run = loop.run(job, ALONE, resume=resume)
+    for event in run:
+        events.append(event)
+        if stop_after and stop_after(event):
+            run.close()
+            break
+    return events
+
+
+def same(first, second):
+    return all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_a_run_learns_and_tells_what_it_did(job):
+    events = train(job)
+    assert isinstance(events[0], TrainStarted)
+    assert isinstance(events[-1], TrainFinished)
+    epochs = [event for event in events if isinstance(event, EpochDone)]
+    assert [event.epoch for event in epochs] == [1, 2, 3, 4]
+    assert epochs[-1].clean > 0.8
+    assert (job.folder / "model.safetensors").exists()
+    assert (job.folder / "best.safetensors").exists()
+    assert len(list(job.folder.glob("snapshot-*"))) == 2
+    lines = read_lines(job.folder / "metrics.jsonl")
+    assert [line["epoch"] for line in lines if line["event"] == "epoch"] == [1, 2, 3, 4]
+    steps = [event for event in events if isinstance(event, StepDone)]
+    assert set(steps[0].parts) == {"clean", "divergence"}
+    assert sum(steps[0].parts.values()) == pytest.approx(steps[0].loss, rel=1e-5)
+
+
+def test_the_same_seed_gives_the_same_weights_and_another_does_not(tmp_path):
+    jobs = [make_job(tmp_path / str(n), seed=seed) for n, seed in enumerate((0, 0, 1))]
+    for job in jobs:
+        train(job)
+    assert same(weights(jobs[0]), weights(jobs[1]))
+    assert not same(weights(jobs[0]), weights(jobs[2]))
+
+
+@pytest.mark.parametrize("epochs_before", [1, 2, 3])
+def test_resuming_gives_the_weights_of_an_uninterrupted_run(tmp_path, epochs_before):
+    whole = make_job(tmp_path / "whole")
+    train(whole)
+    first = make_job(tmp_path / "cut")
+
+    def reached(event):
+        return (
+            isinstance(event, Saved) and event.kind == "snapshot" and seen(event) >= epochs_before
+        )
+
+    def seen(event):
+        return int(event.path.split("-")[-1].split(".")[0]) // 5
+
+    train(first, stop_after=reached)
+    second = make_job(tmp_path / "cut")
+    events = train(second, resume=True)
+    assert events[0].step == 5 * epochs_before
+    assert same(weights(whole), weights(second))
+    assert torch.equal(whole.method.labels.learned(), second.method.labels.learned())
+
+    def curve(job):
+        return [
+            {k: v for k, v in line.items() if k not in ("images_per_second", "memory_bytes")}
+            for line in read_lines(job.folder / "metrics.jsonl")
+        ]
+
+    assert curve(whole) == curve(second)
+
+
+def test_a_damaged_newest_snapshot_falls_back_to_the_one_before(tmp_path):
+    whole = make_job(tmp_path / "whole")
+    train(whole)
+    cut = make_job(tmp_path / "cut")
+    train(cut, stop_after=lambda e: isinstance(e, EpochDone) and e.epoch == 3)
+    newest = sorted(cut.folder.glob("snapshot-*"))[-1]
+    newest.write_bytes(newest.read_bytes()[:1000])
+    again = make_job(tmp_path / "cut")
+    assert train(again, resume=True)[0].step == 5
+    assert same(weights(whole), weights(again))
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"identity": {"recipe hash": "other"}}, "recipe hash"),
+        ({"batch_size": 8}, "images per step"),
+        ({"batch_size": 8, "accumulate": 2}, "micro-batches"),
+    ],
+)
+def test_a_run_with_other_settings_is_refused_by_name(tmp_path, change, named):
+    train(make_job(tmp_path / "run"), stop_after=lambda e: isinstance(e, Saved))
+    train(
+        make_job(tmp_path / "run"),
+        stop_after=lambda e: isinstance(e, Saved) and e.kind == "snapshot",
+    )
+    with pytest.raises(RunError, match=named):
+        train(make_job(tmp_path / "run", **change), resume=True)
+
+
+def test_a_signal_saves_and_the_run_goes_on_exactly(tmp_path):
+    whole = make_job(tmp_path / "whole")
+    train(whole)
+    cut = make_job(tmp_path / "cut", snapshot_minutes=1e9)
+    assert threading.current_thread() is threading.main_thread()
+    events = []
+    for event in loop.run(cut, ALONE, resume=False):
+        events.append(event)
+        if isinstance(event, EpochDone) and event.epoch == 2:
+            signal.raise_signal(signal.SIGTERM)
+    assert events[-1].interrupted == signal.SIGTERM
+    assert not (cut.folder / "model.safetensors").exists()
+    again = make_job(tmp_path / "cut")
+    train(again, resume=True)
+    assert same(weights(whole), weights(again))
+
+
+def test_fewer_images_than_a_batch_train_with_a_smaller_one(tmp_path):
+    job = make_job(tmp_path / "run", batch_size=500)
+    started = train(job)[0]
+    assert (started.batch, started.steps_per_epoch) == (80, 1)
+
+
+def test_every_image_of_an_epoch_is_used_once(tmp_path):
+    seen = []
+
+    class Spy(HardLabels):
+        def observe(self, rows, logits, progress):
+            seen.append(rows)
+            return super().observe(rows, logits, progress)
+
+    job = make_job(tmp_path / "run", epochs=2)
+    train(replace(job, method=replace(job.method, labels=Spy(job.data.labels, 3))))
+    epochs = torch.cat(seen).view(2, 80)
+    assert epochs.sort(dim=1).values.tolist() == [list(range(80))] * 2
+    assert not torch.equal(epochs[0], epochs[1])
+
+
+def test_a_loss_that_is_not_a_number_stops_the_run_and_keeps_the_snapshot(tmp_path):
+    class Poisoned(HardLabels):
+        def observe(self, rows, logits, progress):
+            target, weight = super().observe(rows, logits, progress)
+            return target, weight * (float("nan") if progress > 0.4 else 1.0)
+
+    job = make_job(tmp_path / "run")
+    job = replace(job, method=replace(job.method, labels=Poisoned(job.data.labels, 3)))
+    with pytest.raises(TrainingError, match="loss became nan"):
+        train(job)
+    kept = sorted(job.folder.glob("snapshot-*"))
+    assert kept[-1].name == "snapshot-000000010.safetensors"
+
+
+def test_an_exploding_gradient_stops_the_run(tmp_path):
+    job = make_job(tmp_path / "run")
+    with torch.no_grad():
+        job.network[-1].weight.mul_(1e9)
+    with pytest.raises(TrainingError, match="gradient norm exploded"):
+        train(job)
+
+
+def test_running_out_of_memory_names_the_batch_size_that_fits(tmp_path):
+    class Hungry(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = make_network()
+
+        def forward(self, images):
+            if len(images) > 5:
+                raise torch.OutOfMemoryError("CUDA out of memory")
+            return self.inner(images)
+
+    with pytest.raises(TrainingError, match="out of memory at a batch size of 16; 4 fits") as told:
+        train(make_job(tmp_path / "run", network=Hungry()))
+    assert "--batch-size 4 --set training.accumulate=4" in told.value.hint
+
+
+def test_a_full_disk_keeps_the_previous_snapshot(tmp_path, monkeypatch):
+    job = make_job(tmp_path / "run")
+    real = loop.snapshots.save_file
+
+    def full(tensors, path, metadata):
+        if json.loads(metadata["robust0-snapshot"])["step"] > 5:
+            path.write_bytes(b"half")
+            raise OSError(28, "No space left on device")
+        real(tensors, path, metadata)
+
+    monkeypatch.setattr(loop.snapshots, "save_file", full)
+    with pytest.raises(RunError, match="No space left"):
+        train(job)
+    assert [path.name for path in job.folder.glob("*snapshot*")] == [
+        "snapshot-000000005.safetensors"
+    ]
+
+
+def test_accumulation_merges_the_statistics_of_its_micro_batches(tmp_path):
+    """Two micro-batches start from equal statistics; their updates are averaged."""
+    job = make_job(tmp_path / "run", batch_size=40, accumulate=2, epochs=1)
+    job = replace(
+        job,
+        method=replace(
+            job.method,
+            inner=NoAttack(),
+            objective=CleanObjective(),
+            labels=HardLabels(job.data.labels, 3),
+        ),
+        watch=replace(job.watch, images=0),
+    )
+    inputs = []
+    job.network[0].register_forward_pre_hook(
+        lambda _, args: inputs.append(args[0].detach().clone())
+    )
+    conv = make_network()[0]
+    train(job)
+    first, second = (conv(images).mean(dim=(0, 2, 3)) * 0.1 for images in inputs)
+    torch.testing.assert_close(job.network[1].running_mean, ((first + second) / 2).detach())
+
+
+def test_the_watch_warns_when_the_training_attack_is_no_attack(tmp_path):
+    """A model that is better attacked than clean raises the alarm, is marked, and can stop."""
+
+    class Backwards(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = make_network()
+
+        def forward(self, images):
+            # Pure corner colours give the class away: what a collapsed network does.
+            hint = (images == 1).sum(dim=(2, 3)).float()
+            return self.inner(images) * 0 + 5 * images.mean(dim=(2, 3)) + 50 * hint
+
+    data = make_data()
+    job = make_job(tmp_path / "run", network=Backwards(), data=data)
+
+    class Telling:
+        def __call__(self, model, lesson):
+            adversarial = lesson.images.clone()
+            adversarial[torch.arange(len(adversarial)), lesson.labels, 0, 0] = 1.0
+            adversarial[torch.arange(len(adversarial)), (lesson.labels + 1) % 3, 0, 0] = 0.0
+            return adversarial
+
+    half = torch.arange(80, 88)  # half of the reserved images lose their class
+    data._pixels[half] = data._pixels[half].float().mean(dim=1, keepdim=True).to(torch.uint8)
+    job = replace(
+        job, method=replace(job.method, inner=Telling()), watch=replace(job.watch, stop=True)
+    )
+    events = train(job)
+    alarms = [event for event in events if isinstance(event, OverfittingSeen)]
+    assert len(alarms) == 1
+    assert "exceeds clean accuracy" in alarms[0].reason
+    assert events[-1].step == 5
+    assert "exceeds" in events[-1].overfitting
+    assert (job.folder / "best.safetensors").exists()
