@@ -27,7 +27,7 @@ from robust0.rng import Stream, seeded
 from robust0.rundir import append_line, keep_lines
 from robust0.training import snapshot as snapshots
 from robust0.training import watch
-from robust0.training.guards import batch_that_fits, check_health, gradient_norm, out_of_memory
+from robust0.training.guards import HealthCheck, batch_that_fits, gradient_norm, out_of_memory
 from robust0.training.job import TrainJob
 from robust0.training.meter import Meter
 from robust0.training.method import Micro, Moment, StepResult
@@ -65,6 +65,7 @@ class _Run:
         self.forward = self._wrapped()
         self.norms = NormStatistics(job.network, world, job.accumulate)
         self.meter = Meter(job.device)
+        self.health = HealthCheck()
         self.step = 0
         self.batches: Iterator[tuple[Tensor, Batch]] = iter(())
         self.memory: dict[str, Any] = {"best_probe": -1.0, "overfitting": None, "reading": None}
@@ -220,7 +221,7 @@ class _Run:
             self.step, (self.step - 1) // self.steps_per_epoch, rate, self.world
         )
         self._write("step", asdict(event))
-        check_health(event)
+        self.health.look(event)
         return event
 
     def _end_of_epoch(self) -> Iterator[TrainEvent]:

@@ -179,9 +179,16 @@ def test_a_loss_that_is_not_a_number_stops_the_run_and_keeps_the_snapshot(tmp_pa
 
 
 def test_an_exploding_gradient_stops_the_run(tmp_path):
-    job = make_job(tmp_path / "run")
-    with torch.no_grad():
-        job.network[-1].weight.mul_(1e9)
+    class Bomb(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner, self.calls = make_network(), 0
+
+        def forward(self, images):
+            self.calls += self.training
+            return self.inner(images) * (1e8 if self.calls > 60 else 1.0)
+
+    job = make_job(tmp_path / "run", network=Bomb(), epochs=9)
     with pytest.raises(TrainingError, match="gradient norm exploded"):
         train(job)
 

@@ -1,0 +1,181 @@
+"""What an audit leaves behind: a verdict per image and attack, and the report folded from them.
+
+No torch here: reports are read, compared and drawn without it. ``Results`` is byte-identical for
+identical runs; whatever depends on the clock or the machine is in ``RunInfo``.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+CLEAN = "clean"  # the "attack" of a verdict on the unchanged image
+
+Unit = Literal["pixel", "feature"]
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class Frozen(BaseModel):
+    """Immutable, and closed to unknown keys."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Verdict(Frozen):
+    """One image under one attack; a line of verdicts.jsonl."""
+
+    image: int
+    label: int
+    attack: str = Field(description="configured name, or clean")
+    revision: int
+    unit: Unit
+    budget: int = Field(description="sites allowed; 0 for clean")
+    fooled: bool
+    prediction: int
+    margin: float = Field(description="of the hit, or the lowest found; negative: misclassified")
+    sites: int = Field(description="sites that differ in the attempt as found")
+    pruned: int = Field(description="sites left after giving back what the hit does not need")
+    forwards: int
+    backwards: int
+    fragile: bool = Field(description="the margin is so small that rounding could flip it")
+    violation: str = Field(description="empty, or the promise the attack broke")
+
+
+class Accuracy(Frozen):
+    """A share of images with its 95 % Wilson interval; an upper bound on robustness."""
+
+    count: int = Field(description="images still classified correctly")
+    images: int
+    share: Share
+    low: Share
+    high: Share
+
+
+class AttackRow(Frozen):
+    """One attack at one budget. In a cascade, only ``attacked`` images were left for it."""
+
+    name: str
+    kind: str
+    revision: int
+    params: dict[str, int | float | str | bool | None]
+    notes: tuple[str, ...] = Field(description="such as subsampled")
+    attacked: int
+    broken: int
+    only: int = Field(description="broken by no other attack of the run")
+    robust: Accuracy | None = Field(description="its own robust accuracy; null in a cascade")
+    median_sites: float | None = Field(description="of its hits, after pruning")
+    median_passes: float | None = Field(description="forwards and backwards per attacked image")
+    fragile: int
+    violations: int
+
+
+class EnsembleRow(Frozen):
+    """The worst case per image over several attacks."""
+
+    name: str = Field(description="saa, or worst-case")
+    attacks: tuple[str, ...]
+    robust: Accuracy
+
+
+class BudgetResult(Frozen):
+    """Everything at one budget."""
+
+    unit: Unit
+    budget: int
+    attacks: tuple[AttackRow, ...]
+    ensembles: tuple[EnsembleRow, ...]
+
+
+class CurvePoint(Frozen):
+    """Accuracy at a budget over every hit of the run that needs no more sites than that."""
+
+    budget: int
+    robust: Accuracy
+
+
+class ClassRow(Frozen):
+    """Clean and worst-case accuracy of one class at the largest budget."""
+
+    label: int
+    name: str
+    images: int
+    clean: int
+    robust: int
+
+
+class Flag(Frozen):
+    """A reason to doubt the evaluation; fatal ones end a --strict run with exit 4."""
+
+    name: str
+    fatal: bool
+    message: str
+
+
+class Subject(Frozen):
+    """The model and the data."""
+
+    model: str = Field(description="what the user named")
+    arch: str
+    sha256: str | None = Field(description="of the checkpoint file")
+    method: str | None
+    dataset: str
+    split: str
+    data_fingerprint: str
+    image_ids: str = Field(description="sha256 of the attacked ids")
+    images: int
+    classes: int
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+
+class Settings(Frozen):
+    """How it was attacked; two reports compare only where these agree."""
+
+    recipe: str = Field(description="hash of the resolved recipe")
+    mode: Literal["battery", "cascade"]
+    effort: str
+    seed: int
+    budgets: tuple[int, ...]
+    unit: Unit
+    compute_rows: int
+    search_dtype: str
+    compiled: bool
+    device: str
+    torch: str
+
+
+class Results(Frozen):
+    """Numbers and what they mean; the same bytes for the same run."""
+
+    subject: Subject
+    settings: Settings
+    clean: Accuracy
+    budgets: tuple[BudgetResult, ...] = Field(description="largest first")
+    curve: tuple[CurvePoint, ...]
+    classes: tuple[ClassRow, ...]
+    flags: tuple[Flag, ...]
+    untested: tuple[str, ...] = Field(description="what this audit says nothing about")
+
+
+class RunInfo(Frozen):
+    """What may differ between identical runs."""
+
+    started: str
+    finished: str
+    seconds: float
+    attack_seconds: dict[str, float]
+    processes: int
+    host: str
+    versions: dict[str, str]
+    command: tuple[str, ...]
+
+
+class Report(Frozen):
+    """report.json."""
+
+    schema_version: Literal[1] = Field(1, alias="schema")
+    results: Results
+    run: RunInfo
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, allow_inf_nan=False, populate_by_name=True
+    )

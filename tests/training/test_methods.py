@@ -1,0 +1,97 @@
+"""Every method by name: built from its recipe, it trains two steps and changes the weights."""
+
+import pytest
+import torch
+
+from robust0.config.build_training import TrainRequest, build_training
+from robust0.config.load import load_recipe
+from robust0.config.methods import method_names
+from robust0.distributed import World
+from robust0.errors import RecipeError
+from robust0.events import StepDone
+from robust0.training import loop
+
+PARTS = {
+    "standard": {"clean"},
+    "sparse-at": {"adversarial"},
+    "tradeoff": {"clean", "adversarial"},
+    "strades": {"clean", "divergence"},
+    "fast-ls-l0": {"clean", "divergence"},
+}
+
+
+def job(folder, model, *changes):
+    folder.mkdir(exist_ok=True)
+    settings = (
+        "dataset.name=sample", "training.images=16", "training.batch_size=8", "training.epochs=1",
+        "training.probe.images=0", "training.labels.start=0.0", *changes,
+    )  # fmt: skip
+    hard = [change for change in settings if not change.startswith("training.labels.start")]
+    try:
+        resolved = load_recipe("cifar10", model=model, overrides=settings)
+    except RecipeError:  # hard labels have no start
+        resolved = load_recipe("cifar10", model=model, overrides=hard)
+    return build_training(resolved, TrainRequest(folder, torch.device("cpu")))
+
+
+def two_steps(made):
+    before = [weight.detach().clone() for weight in made.network.parameters()]
+    events = list(loop.run(made, World(), resume=False))
+    (report,) = [event for event in events if isinstance(event, StepDone)]
+    assert report.step == 2
+    changed = [
+        not torch.equal(a, b) for a, b in zip(before, made.network.parameters(), strict=True)
+    ]
+    assert sum(changed) > 0.9 * len(changed)
+    assert (made.folder / "model.safetensors").exists()
+    return report
+
+
+@pytest.mark.parametrize("method", method_names())
+def test_every_method_trains(tmp_path, method):
+    made = job(tmp_path / "run", "preact_resnet18_w16", f"training.method={method}")
+    report = two_steps(made)
+    base = next(name for name in PARTS if method.startswith(name))
+    assert set(report.parts) == PARTS[base]
+    learned = made.method.labels.learned()
+    assert (learned is not None) == (method.endswith(("+s", "+sn")) or "fast-ls" in method)
+
+
+@pytest.mark.parametrize("method", ["fast-ls-l0", "sparse-at", "strades-f+s"])
+@pytest.mark.parametrize("model", ["convnext_tiny", "swin_tiny_patch4_window7_224", "resnet18"])
+def test_three_methods_train_on_the_usual_families(tmp_path, model, method):
+    two_steps(
+        job(
+            tmp_path / "run",
+            model,
+            f"training.method={method}",
+            "training.images=4",
+            "training.batch_size=2",
+        )
+    )
+
+
+@pytest.mark.parametrize("steps", [1, 20])
+@pytest.mark.parametrize("stop_early", ["true", "false"])
+def test_one_and_twenty_steps_with_and_without_early_stopping(tmp_path, steps, stop_early):
+    made = job(
+        tmp_path / "run", "preact_resnet18_w8", "training.method=sparse-at",
+        f"training.inner.steps={steps}", f"training.inner.stop_early={stop_early}",
+    )  # fmt: skip
+    assert made.method.inner.steps == steps
+    two_steps(made)
+
+
+def test_feature_space(tmp_path):
+    made = job(
+        tmp_path / "run", "preact_resnet18_w8", "training.threat.features=360", "threat.features=60"
+    )
+    assert made.method.inner.threat.unit == "feature"
+    two_steps(made)
+
+
+def test_the_reserved_images_are_never_trained_on(tmp_path):
+    made = job(tmp_path / "run", "preact_resnet18_w8", "training.images=null")
+    assert len(made.reserved) == 100
+    assert len(made.rows) == 900
+    assert not set(made.rows.tolist()) & set(made.reserved.tolist())
