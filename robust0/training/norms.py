@@ -19,8 +19,11 @@ class NormStatistics:
         norms = [
             m for m in network.modules() if isinstance(m, _BatchNorm) and m.track_running_stats
         ]
-        pairs = [(norm.running_mean, norm.running_var) for norm in norms]
-        self._live = [cast("Tensor", tensor) for pair in pairs for tensor in pair]
+        self._live = [
+            cast("Tensor", tensor)
+            for norm in norms
+            for tensor in (norm.running_mean, norm.running_var, norm.num_batches_tracked)
+        ]
         self._world = world
         self._count = accumulate
         self._active = bool(self._live) and accumulate * world.size > 1
@@ -47,7 +50,7 @@ class NormStatistics:
     def end(self) -> None:
         """The mean over all micro-batches of all processes becomes the new statistics."""
         if self._active:
-            means = [total / self._count for total in self._sums]
+            means = [total.double() / self._count for total in self._sums]
             self._world.average_(means)
             self._set(means)
 

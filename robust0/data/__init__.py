@@ -1,0 +1,1 @@
+"""Datasets: where images come from, their ids and fingerprints, and how training sees them."""

@@ -1,0 +1,82 @@
+"""Training views of images: random crops and flips, drawn per image id and epoch."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from robust0.rng import Stream
+
+_CROP_LANE, _FLIP_LANE, _BOX_LANE = 0, 1, 2
+_BOX_TRIES = 10
+_LOG_RATIO = math.log(4 / 3)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Augment:
+    """How training images are varied.
+
+    Images of one size in memory are padded by ``pad`` zeros and cropped back; image files are cut
+    to a random box of at least ``min_area`` of the picture and scaled. ``flip`` mirrors every
+    second image left to right: not for data whose classes have a handedness, such as road signs.
+    """
+
+    pad: int = 4
+    flip: bool = True
+    min_area: float = 0.08
+
+
+def crop_flip(
+    images: Tensor, ids: Tensor, epoch: int, stream: Stream, *, pad: int, flip: bool
+) -> Tensor:
+    """Each image shifted by up to ``pad`` pixels over zeros and, if asked, mirrored by chance."""
+    steps = torch.full_like(ids, epoch)
+    if pad:
+        height, width = images.shape[2:]
+        shift = stream.integers(ids, steps, 2, 2 * pad + 1, lane=_CROP_LANE)
+        padded = functional.pad(images, (pad, pad, pad, pad))
+        windows = padded.unfold(2, height, 1).unfold(
+            3, width, 1
+        )  # (B, C, 2p+1, 2p+1, H, W), a view
+        rows = torch.arange(len(images), device=images.device)
+        images = windows[rows, :, shift[:, 0], shift[:, 1]]
+    if flip:
+        images = torch.where(flips(ids, epoch, stream)[:, None, None, None], images.flip(3), images)
+    return images
+
+
+def flips(ids: Tensor, epoch: int, stream: Stream) -> Tensor:
+    """(B,) bool: which images are mirrored in this epoch."""
+    return stream.integers(ids, torch.full_like(ids, epoch), 1, 2, lane=_FLIP_LANE)[:, 0] == 1
+
+
+def crop_boxes(sizes: Tensor, ids: Tensor, epoch: int, stream: Stream, min_area: float) -> Tensor:
+    """(B, 4) int64 boxes (top, left, height, width) inside images of ``sizes`` (B, 2) = (H, W).
+
+    Distributed as torchvision's RandomResizedCrop: area uniform in [min_area, 1] of the image,
+    aspect ratio log-uniform in [3/4, 4/3], the first of ten draws that fits; failing all, the
+    largest centred box of an allowed ratio.
+    """
+    steps = torch.full_like(ids, epoch)
+    draws = stream.uniform(ids, steps, _BOX_TRIES * 4, lane=_BOX_LANE).double()
+    area, shape, down, right = draws.view(len(ids), _BOX_TRIES, 4).unbind(dim=2)
+    high, wide = (side[:, None].double() for side in sizes.unbind(dim=1))
+    area = high * wide * (min_area + (1 - min_area) * area)
+    ratio = ((2 * shape - 1) * _LOG_RATIO).exp()
+    widths, heights = (area * ratio).sqrt().round(), (area / ratio).sqrt().round()
+    fits = (widths >= 1) & (widths <= wide) & (heights >= 1) & (heights <= high)
+    tops = (down * (high - heights + 1)).floor()
+    lefts = (right * (wide - widths + 1)).floor()
+    drawn = torch.stack([tops, lefts, heights, widths], dim=2)
+    first = fits.int().argmax(dim=1)
+    chosen = drawn[torch.arange(len(ids), device=ids.device), first]
+    return torch.where(fits.any(dim=1)[:, None], chosen, _centred(high[:, 0], wide[:, 0])).long()
+
+
+def _centred(high: Tensor, wide: Tensor) -> Tensor:
+    widths = torch.minimum(wide, (high * (4 / 3)).round())
+    heights = torch.minimum(high, (wide * (4 / 3)).round())
+    tops, lefts = ((high - heights) / 2).floor(), ((wide - widths) / 2).floor()
+    return torch.stack([tops, lefts, heights, widths], dim=1)

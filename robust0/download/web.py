@@ -1,0 +1,142 @@
+"""One HTTP request: web addresses only, and every failure told as "try again" or "give up"."""
+
+import email.utils
+import functools
+import http.client
+import socket
+import ssl
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from contextlib import closing
+from typing import IO
+from urllib.parse import urlsplit
+
+_BLOCK = 1 << 17
+_TIMEOUT_SECONDS = 30.0
+_TEMPORARY = {408, 425, 429}
+_REFUSALS = {
+    401: ("asks for a login (HTTP 401)", "fetch it by hand and give its path"),
+    403: ("refuses access (HTTP 403)", "check for a proxy or an access form, or fetch it by hand"),
+    404: ("does not have it (HTTP 404)", "the link may have moved: update robust0, or give a path"),
+}
+
+
+class RefusedError(Exception):
+    """Trying again would not help; ``unreachable`` if another source of the same bytes might."""
+
+    def __init__(self, message: str, hint: str, *, unreachable: bool = False) -> None:
+        super().__init__(message)
+        self.message, self.hint, self.unreachable = message, hint, unreachable
+
+
+class RetryError(Exception):
+    """Trying again may help; ``wait`` is the pause in seconds that the server asked for."""
+
+    def __init__(self, reason: str, wait: float | None = None) -> None:
+        super().__init__(reason)
+        self.wait = wait
+
+
+class RangeError(RetryError):
+    """The server cannot continue at the offset asked for: start again from zero."""
+
+
+def request(url: str, headers: Mapping[str, str]) -> http.client.HTTPResponse:
+    """The server's answer, headers read and body unread; the caller closes it."""
+    if urlsplit(url).scheme not in ("http", "https"):
+        raise RefusedError(f"not a web address: {url}", "only http and https are fetched")
+    asked = urllib.request.Request(url, headers=dict(headers))  # noqa: S310 - checked above
+    try:
+        response: http.client.HTTPResponse = _opener().open(asked, timeout=_TIMEOUT_SECONDS)
+        return response
+    except urllib.error.HTTPError as problem:
+        with closing(problem):
+            raise _http_problem(url, problem) from problem
+    except (urllib.error.URLError, http.client.HTTPException, OSError) as problem:
+        raise _network_problem(url, problem) from problem
+
+
+def read(response: http.client.HTTPResponse) -> bytes:
+    """The next bytes of the body, empty at its end."""
+    try:
+        return response.read1(_BLOCK)
+    except (http.client.HTTPException, OSError) as problem:
+        raise RetryError(f"the connection was cut ({type(problem).__name__})") from problem
+
+
+def _http_problem(url: str, problem: urllib.error.HTTPError) -> RefusedError | RetryError:
+    code = problem.code
+    if code == 416:
+        return RangeError("HTTP 416", wait=0.0)
+    if code in _TEMPORARY or code >= 500:
+        return RetryError(f"HTTP {code}", _retry_after(problem.headers.get("Retry-After")))
+    says, hint = _REFUSALS.get(code, (f"answers HTTP {code}", "fetch it by hand and give its path"))
+    return RefusedError(f"the server {says}: {url}", hint, unreachable=True)
+
+
+def _network_problem(url: str, problem: Exception) -> RefusedError | RetryError:
+    reason = getattr(problem, "reason", problem)
+    message = f"cannot reach {urlsplit(url).netloc}: {reason}"
+    no_such_host = isinstance(reason, socket.gaierror) and reason.errno == socket.EAI_NONAME
+    if no_such_host or isinstance(reason, ssl.SSLCertVerificationError):
+        hint = "check the network, a proxy or a filter, or fetch the file by hand"
+        return RefusedError(message, hint, unreachable=True)
+    return RetryError(message)
+
+
+def _retry_after(value: str | None) -> float | None:
+    """Seconds to wait: the header is either a number of seconds or a date."""
+    if value is None:
+        return None
+    if value.strip().isdigit():
+        return float(value)
+    try:
+        moment = email.utils.parsedate_to_datetime(value)
+    except ValueError:
+        return None
+    return max(0.0, moment.timestamp() - time.time())
+
+
+class _SafeRedirects(urllib.request.HTTPRedirectHandler):
+    """Follows redirects between web addresses, and never from https down to http."""
+
+    def redirect_request(
+        self,
+        req: urllib.request.Request,
+        fp: IO[bytes],
+        code: int,
+        msg: str,
+        headers: http.client.HTTPMessage,
+        newurl: str,
+    ) -> urllib.request.Request | None:
+        old, new = urlsplit(req.full_url).scheme, urlsplit(newurl).scheme
+        if new not in ("http", "https") or (old == "https" and new == "http"):
+            fp.close()
+            raise RefusedError(
+                f"{req.full_url} redirects from {old} to {new}: {newurl}",
+                "the source cannot be trusted: fetch the file by hand and give its path",
+            )
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+@functools.cache
+def _certificates() -> ssl.SSLContext:
+    return ssl.create_default_context()
+
+
+def _opener() -> urllib.request.OpenerDirector:
+    # Built by hand because build_opener() would also serve file:, ftp: and data: addresses.
+    opener = urllib.request.OpenerDirector()
+    for handler in (
+        urllib.request.ProxyHandler(),
+        urllib.request.UnknownHandler(),
+        urllib.request.HTTPHandler(),
+        urllib.request.HTTPSHandler(context=_certificates()),
+        urllib.request.HTTPDefaultErrorHandler(),
+        _SafeRedirects(),
+        urllib.request.HTTPErrorProcessor(),
+    ):
+        opener.add_handler(handler)
+    return opener

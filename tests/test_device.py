@@ -1,0 +1,46 @@
+import pytest
+import torch
+
+from robust0.device import resolve
+from robust0.errors import RecipeError
+
+without_cuda = pytest.mark.skipif(torch.cuda.is_available(), reason="has CUDA")
+
+
+def test_the_cpu():
+    assert resolve("cpu") == resolve(" CPU ") == torch.device("cpu")
+
+
+def test_auto_is_cuda_where_there_is_one():
+    assert resolve("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")
+
+
+@pytest.mark.parametrize(
+    "name", ["", "gpu", "cuda:", "cuda:-1", "cuda:x", "cpu:0", "cuda:99999", "mps:1"]
+)
+def test_unknown_names(name):
+    with pytest.raises(RecipeError, match="unknown device") as refusal:
+        resolve(name)
+    assert "cuda:N" in refusal.value.hint
+
+
+@without_cuda
+@pytest.mark.parametrize("name", ["cuda", "cuda:0"])
+def test_cuda_without_a_gpu(name):
+    with pytest.raises(RecipeError, match="cuda is not available") as refusal:
+        resolve(name)
+    assert "cpu" in refusal.value.hint
+
+
+@pytest.mark.skipif(torch.backends.mps.is_available(), reason="has mps")
+def test_mps_without_one():
+    with pytest.raises(RecipeError, match="no mps"):
+        resolve("mps")
+
+
+@pytest.mark.gpu
+def test_cuda_devices():
+    assert resolve("cuda").type == "cuda"
+    assert resolve("cuda:0") == torch.device("cuda:0")
+    with pytest.raises(RecipeError, match="CUDA devices"):
+        resolve("cuda:999")
