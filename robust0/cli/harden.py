@@ -46,7 +46,9 @@ def harden(
     ] = None,
     device: Device = "auto",
     data_dir: DataDir = None,
-    workers: Annotated[int, typer.Option(help="Processes that decode image files.")] = 0,
+    workers: Annotated[
+        int | None, typer.Option(help="Processes that decode image files; default: one per core.")
+    ] = None,
     compile_: Annotated[bool, typer.Option("--compile", help="Use torch.compile.")] = False,
     stop_on_co: Annotated[
         bool, typer.Option("--stop-on-co", help="End at the first sign of overfitting.")

@@ -44,7 +44,7 @@ class TrainRequest:
     start_from: str | None = None  # a checkpoint to fine-tune
     compile: bool = False
     stop_on_overfitting: bool = False
-    workers: int = 0
+    workers: int | None = None  # processes that decode image files; None: one per core
     progress: Callable[[Transfer], None] | None = None  # told about a download
 
 

@@ -41,7 +41,7 @@ class HardenOptions:
     out: Path | None = None
     resume: Path | None = None
     data_dir: Path | None = None
-    workers: int = 0
+    workers: int | None = None
     compile: bool = False
     stop_on_co: bool = False
     overrides: tuple[str, ...] = ()
@@ -98,23 +98,27 @@ def open_run(
     """The job, its run directory locked by the leading process, and whether it is resumed."""
     resolved, options = _recall(options) if options.resume else (resolve(options), options)
     folder = options.resume or options.out or _fresh_folder(resolved)
+    # torchrun starts a failed group again with the same arguments: that is a resume.
+    resuming = options.resume is not None or world.restarts > 0
+    if not resuming:
+        _refuse_used(folder)
+    request = TrainRequest(
+        folder=folder,
+        device=device,
+        data_dir=options.data_dir,
+        start_from=options.start_from,
+        compile=options.compile,
+        stop_on_overfitting=options.stop_on_co,
+        workers=options.workers,
+        progress=progress,
+    )
+    job = build_training(resolved, request)  # what is refused here leaves no files behind
+    world.wait()
     with owned(folder) if world.leads else nullcontext():
-        # torchrun starts a failed group again with the same arguments: that is a resume.
-        resuming = options.resume is not None or world.restarts > 0
-        if world.leads and not resuming:
+        if world.leads and not (resuming and (folder / "recipe.yaml").exists()):
             _refuse_used(folder)
             _remember(folder, resolved, options)
-        request = TrainRequest(
-            folder=folder,
-            device=device,
-            data_dir=options.data_dir,
-            start_from=options.start_from,
-            compile=options.compile,
-            stop_on_overfitting=options.stop_on_co,
-            workers=options.workers,
-            progress=progress,
-        )
-        yield build_training(resolved, request), resuming
+        yield job, resuming
 
 
 def _fresh_folder(resolved: Resolved) -> Path:
@@ -158,5 +162,5 @@ def _recall(options: HardenOptions) -> tuple[Resolved, HardenOptions]:
     if kept["data_dir"] is not None:
         kept["data_dir"] = Path(kept["data_dir"])
     given: dict[str, Any] = {"data_dir": options.data_dir} if options.data_dir else {}
-    given |= {"workers": options.workers} if options.workers else {}
+    given |= {"workers": options.workers} if options.workers is not None else {}
     return load_recipe(str(folder / "recipe.yaml")), replace(options, **(kept | given))

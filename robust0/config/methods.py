@@ -1,7 +1,7 @@
 """Training methods by name: each is four parts (noise, labels, inner attack, objective).
 
-``standard`` has no attack. ``sparse-at``, ``tradeoff``, ``strades-t`` and ``strades-f`` [paper,
-Sec. 5.1] may each carry ``+s`` (self-adaptive labels), ``+n`` (sparse noise) or ``+sn`` (both).
+``standard`` has no attack. It and ``sparse-at``, ``tradeoff``, ``strades-t`` and ``strades-f``
+[paper, Sec. 5.1] may each carry ``+s`` (self-adaptive labels), ``+n`` (sparse noise) or ``+sn`` (both).
 """
 
 import difflib
@@ -63,8 +63,6 @@ def _all_methods() -> dict[str, Method]:
     methods: dict[str, Method] = {}
     for base in _BASES:
         for suffix, (words, self_adaptive, noise) in _SUFFIXES.items():
-            if suffix and base.inner_loss is None:
-                continue
             name = base.name + suffix
             methods[name] = Method(
                 name=name,

@@ -46,7 +46,7 @@ class TrainJob:
     batch_size: int  # images per micro-batch
     accumulate: int
     augment: Augment
-    workers: int  # processes that decode image files
+    workers: int | None  # processes that decode image files; None: one per core
     precision: Literal["fp32", "bf16", "fp16"]
     channels_last: bool
     compile: bool

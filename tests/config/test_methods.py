@@ -13,8 +13,8 @@ from robust0.config.methods import (
 from robust0.config.tree import leaves, plain
 from robust0.errors import RecipeError
 
-BASES = ("sparse-at", "tradeoff", "strades-t", "strades-f")
-NAMES = ("standard", *(base + suffix for base in BASES for suffix in ("", "+s", "+n", "+sn")))
+BASES = ("standard", "sparse-at", "tradeoff", "strades-t", "strades-f")
+NAMES = tuple(base + suffix for base in BASES for suffix in ("", "+s", "+n", "+sn"))
 
 
 def resolve(*overrides):
@@ -30,7 +30,7 @@ def test_every_name_of_the_paper_is_there():
 @pytest.mark.parametrize("steps", [1, 20])
 @pytest.mark.parametrize("name", method_names())
 def test_every_name_resolves_to_four_parts(name, steps):
-    attacked = name != "standard"
+    attacked = not name.startswith("standard")
     training = resolve(f"training.method={name}", *[f"training.inner.steps={steps}"][:attacked])
     canonical = ALIASES.get(name, name)
     base, _, suffix = canonical.partition("+")
@@ -116,8 +116,8 @@ def test_unknown_names_get_suggestions():
     with pytest.raises(RecipeError, match="no training method") as refusal:
         find_method("strade-t")
     assert "strades-t" in refusal.value.hint
-    with pytest.raises(RecipeError, match="standard\\+s"):
-        find_method("standard+s")
+    with pytest.raises(RecipeError, match="standard\\+x"):
+        find_method("standard+x")
     with pytest.raises(RecipeError, match="must be a method's name, got 3"):
         resolve("training.method=3")
 
