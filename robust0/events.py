@@ -2,6 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from robust0.records import Accuracy, Flag, Report, Unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +29,13 @@ class TrainStarted:
     batch: int  # images per optimiser step
     processes: int
     notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ticked:
+    """An optimiser step is over: enough for a progress bar, costs nothing."""
+
+    step: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,4 +94,112 @@ class TrainFinished:
     interrupted: int | None
 
 
-TrainEvent = TrainStarted | StepDone | EpochDone | OverfittingSeen | Saved | TrainFinished
+TrainEvent = TrainStarted | Ticked | StepDone | EpochDone | OverfittingSeen | Saved | TrainFinished
+
+
+@dataclass(frozen=True, slots=True)
+class AttackCost:
+    """One attack of a planned audit: the most passes an image can cost, and the seconds of all."""
+
+    attack: str
+    budget: int
+    passes: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class AuditPlanned:
+    """What is about to run; ``costs`` hold if every image is right and withstands everything."""
+
+    title: str
+    about: tuple[tuple[str, str], ...]  # (name, value)
+    notes: tuple[str, ...]
+    warnings: tuple[str, ...]
+    costs: tuple[AttackCost, ...]
+    seconds: float
+    forwards_per_second: float
+    gradients_per_second: float
+    processes: int
+
+
+@dataclass(frozen=True, slots=True)
+class AuditStarted:
+    """The run begins, or goes on where an earlier one was cut off."""
+
+    title: str
+    images: int
+    unit: "Unit"
+    budgets: tuple[int, ...]
+    attacks: tuple[str, ...]
+    cascade: bool
+    verdicts: int  # already there
+    path: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class CleanDone:
+    """Clean accuracy is known."""
+
+    clean: "Accuracy"
+
+
+@dataclass(frozen=True, slots=True)
+class FlagRaised:
+    """A check found a reason to doubt the evaluation."""
+
+    flag: "Flag"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """One attack at one budget so far; its accuracy is an upper bound until it is done."""
+
+    attack: str
+    images: int  # it attacks
+    finished: int
+    broken: int
+    only: int  # broken by no other attack so far
+    robust: "Accuracy | None"  # null in a cascade
+    passes: float | None  # median over finished images
+    share: float  # of its work, 0 to 1
+
+
+@dataclass(frozen=True, slots=True)
+class AuditProgress:
+    """Where the run stands: all attacks at the present budget."""
+
+    budget: int
+    share: float  # of all work, 0 to 1
+    survivors: "Accuracy"  # images that no attack has broken at this budget
+    standings: tuple[Standing, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AttackDone:
+    """An attack has met all its images at a budget."""
+
+    budget: int
+    unit: "Unit"
+    standing: Standing
+    survivors: "Accuracy"
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class AuditFinished:
+    """The end: a report, or the signal that cut the run short."""
+
+    report: "Report | None"
+    path: str | None
+    interrupted: int | None
+
+
+AuditEvent = (
+    AuditPlanned
+    | AuditStarted
+    | CleanDone
+    | FlagRaised
+    | AuditProgress
+    | AttackDone
+    | AuditFinished
+)

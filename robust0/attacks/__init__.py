@@ -4,6 +4,7 @@ from typing import Any, Final
 
 from robust0.attacks.base import Attack
 from robust0.attacks.corner_search import CornerSearch
+from robust0.attacks.guided_swap import GuidedSwap
 from robust0.attacks.saif import SAIF
 from robust0.attacks.sigma_zero import SigmaZero
 from robust0.attacks.sparse_pgd import SparsePGD
@@ -15,4 +16,5 @@ ATTACKS: Final[dict[str, type[Attack[Any]]]] = {
     "corner-search": CornerSearch,
     "saif": SAIF,
     "sigma-zero": SigmaZero,
+    "guided-swap": GuidedSwap,
 }

@@ -63,9 +63,10 @@ def distinct(words: Tensor, size: int, of: int) -> Tensor:
 
 
 def corner_colours(words: Tensor, groups: int) -> Tensor:
-    """(B, g, n) zeros and ones from the low bytes of (B, n, ceil(g / 8)) words."""
+    """(B, g, n) zeros and ones from the low bytes of (B, ceil(g / 8), n) words."""
     channel = torch.arange(groups, device=words.device)
-    return ((words[:, :, channel // 8] >> (channel % 8)) & 1).transpose(1, 2).float()
+    source = words if groups <= 8 else words[:, channel // 8]
+    return ((source >> (channel % 8)[:, None]) & 1).float()
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +127,7 @@ class SparseRS:
         words = rows.stream.words(rows.ids, zero, words_needed(k, count), _START)
         sites = distinct(words, k, count)
         bytes_ = -(-groups // 8)
-        paint = rows.stream.words(rows.ids, zero, k * bytes_, _COLOUR).view(-1, k, bytes_)
+        paint = rows.stream.words(rows.ids, zero, k * bytes_, _COLOUR).view(-1, bytes_, k)
         colours = corner_colours(paint, groups)
         sizes = swap_sizes(self.queries, self.p_init, k, count - k)
         return SparseRSState(
@@ -174,7 +175,7 @@ class SparseRS:
         second = first + (words_needed(wide, free) if free else 0)
         words = state.stream.words(state.ids, state.step, second + wide * bytes_, _SWAP)
         columns = distinct(words[:, :first], wide, k)
-        paint = words[:, second:].reshape(-1, wide, bytes_)
+        paint = words[:, second:].reshape(-1, bytes_, wide)
         colours = corner_colours(paint, groups)
         old_sites = state.sites.gather(1, columns)
         old_colours = state.colours.gather(2, columns[:, None].expand_as(colours))
@@ -186,8 +187,8 @@ class SparseRS:
         size = state.schedule.sizes[state.step][:, None]
         # A single swap must change something: the rest of the word picks a channel to flip.
         idle = (colours == present).all(dim=1) & (size == 1)
-        channel = ((paint[:, :, 0] >> 8) * groups) >> 24
-        flip = channel[:, None] == torch.arange(groups, device=channel.device)[:, None]
+        channel = ((paint[:, :1] >> 8) * groups) >> 24
+        flip = channel == torch.arange(groups, device=channel.device)[:, None]
         colours = torch.where(idle[:, None] & flip, 1 - colours, colours)
         moves = torch.arange(wide, device=columns.device) < size
         sites = torch.where(moves, sites, old_sites)

@@ -35,6 +35,9 @@ def harden(
     start_from: Annotated[
         str | None, typer.Option("--from", help="Fine-tune this robust0 checkpoint.")
     ] = None,
+    factory: Annotated[
+        str | None, typer.Option(metavar="PKG.MOD:CALLABLE", help="Your own network.")
+    ] = None,
     pretrained: Annotated[
         bool, typer.Option("--pretrained", help="Fine-tune timm's published weights.")
     ] = False,
@@ -73,8 +76,8 @@ def harden(
     options = HardenOptions(
         model=model, data=data, recipe=recipe, method=method, steps=steps, epochs=epochs,
         train_images=train_images, batch_size=batch_size, seed=seed, start_from=start_from,
-        pretrained=pretrained, out=out, resume=resume, data_dir=data_dir, workers=workers,
-        compile=compile_, stop_on_co=stop_on_co, overrides=tuple(overrides or ()),
+        factory=factory, pretrained=pretrained, out=out, resume=resume, data_dir=data_dir,
+        workers=workers, compile=compile_, stop_on_co=stop_on_co, overrides=tuple(overrides or ()),
     )  # fmt: skip
     place = local_device(resolve(device))
     with world(place) as group, ExitStack() as stack:

@@ -1,15 +1,18 @@
-"""From a recipe's model to a network for this data: fresh, pretrained, or from a checkpoint."""
+"""From a recipe's model to a network for this data: fresh, pretrained, continued, or the user's."""
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from torch import nn
 
 from robust0.config.schema import ModelSpec as ModelRecipe
 from robust0.data.imageset import ImageSet
 from robust0.errors import ModelError
 from robust0.models.adapt import plan
 from robust0.models.build import ModelSpec
-from robust0.models.checkpoint import load
-from robust0.models.normalize import Normalized
+from robust0.models.checkpoint import Metadata, load
+from robust0.models.factory import from_factory
 from robust0.models.pretrained import realize
 
 
@@ -17,8 +20,9 @@ from robust0.models.pretrained import realize
 class Network:
     """A network ready for training, and where it came from."""
 
-    module: Normalized
-    spec: ModelSpec
+    module: nn.Module
+    spec: ModelSpec | None  # None: made by a factory
+    name: str
     adaptations: tuple[str, ...]
     start: str  # "fresh", or what the weights came from
 
@@ -28,9 +32,35 @@ class Network:
         fresh = self.start == "fresh"
         return (*self.adaptations, *(() if fresh else (f"starts from {self.start}",)))
 
+    def describe(self, data: ImageSet, **facts: Any) -> Metadata:  # noqa: ANN401 - Metadata's fields
+        """The metadata of a checkpoint of this network."""
+        facts |= {"adaptations": self.adaptations, "class_names": data.class_names}
+        facts |= {"pretrained": None if self.start == "fresh" else self.start}
+        if self.spec is not None:
+            return Metadata.of(self.spec, **facts)
+        channels = data.image_shape[0]
+        return Metadata.made(
+            factory=self.name, classes=len(data.class_names), input_size=data.image_shape,
+            mean=(0.0,) * channels, std=(1.0,) * channels, **facts,
+        )  # fmt: skip
 
-def network_for(recipe: ModelRecipe, data: ImageSet, source: str | None, *, seed: int) -> Network:
-    """The network of a recipe, or that of a checkpoint to be fine-tuned on such data."""
+
+def network_for(
+    recipe: ModelRecipe, data: ImageSet, *, source: str | None, factory: str | None, seed: int
+) -> Network:
+    """The network to train on this data.
+
+    Args:
+        recipe: what the recipe says of the model.
+        data: the training images.
+        source: a checkpoint to be fine-tuned, instead of the recipe's model.
+        factory: the user's own network; with ``source``, its weights.
+        seed: of fresh weights.
+    """
+    if factory is not None:
+        made = from_factory(factory, source, seed=seed)
+        start = "fresh" if made.sha256 is None else f"sha256 {made.sha256}"
+        return Network(made.network, None, factory, (), start)
     if source is not None:
         return _continued(data, Path(source))
     chosen = plan(
@@ -41,7 +71,8 @@ def network_for(recipe: ModelRecipe, data: ImageSet, source: str | None, *, seed
         args=recipe.model_dump(mode="json")["args"],
     )
     start = "fresh" if chosen.source is None else chosen.source.name
-    return Network(realize(chosen, seed=seed), chosen.spec, chosen.adaptations, start)
+    module = realize(chosen, seed=seed)
+    return Network(module, chosen.spec, chosen.spec.arch, chosen.adaptations, start)
 
 
 def _continued(data: ImageSet, path: Path) -> Network:
@@ -58,4 +89,4 @@ def _continued(data: ImageSet, path: Path) -> Network:
             "fine-tune on images of the same shape",
         )
     start = f"sha256 {loaded.sha256}"
-    return Network(loaded.network.train(), spec, loaded.metadata.adaptations, start)
+    return Network(loaded.network.train(), spec, spec.arch, loaded.metadata.adaptations, start)

@@ -8,13 +8,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from robust0.attacks.sparse_rs import SparseRS
+from robust0.attacks.guided_swap import GuidedSwap
 from robust0.config.build_model import Network, network_for
 from robust0.config.load import Resolved
 from robust0.config.schema import (
     SGD,
     AdamW,
     OneCycle,
+    ResizedCrop,
     Shift,
     Steps,
     ThreatSpec,
@@ -25,7 +26,7 @@ from robust0.data.datasets import open_dataset
 from robust0.data.imageset import ImageSet
 from robust0.errors import DataError, RecipeError
 from robust0.events import Transfer
-from robust0.models.checkpoint import Budget, Metadata, save
+from robust0.models.checkpoint import Budget, save
 from robust0.rng import Stream
 from robust0.threat import Threat
 from robust0.training import inner, labels, noise, objectives
@@ -42,6 +43,7 @@ class TrainRequest:
     device: torch.device
     data_dir: Path | None = None
     start_from: str | None = None  # a checkpoint to fine-tune
+    factory: str | None = None  # package.module:callable that makes the network
     compile: bool = False
     stop_on_overfitting: bool = False
     workers: int | None = None  # processes that decode image files; None: one per core
@@ -62,12 +64,15 @@ def build_training(resolved: Resolved, request: TrainRequest) -> TrainJob:
         raise RecipeError(
             "training.precision fp16 needs a CUDA device", "use bf16 or fp32 on this device"
         )
-    network = network_for(recipe.model, data, request.start_from, seed=spec.seed)
+    network = network_for(
+        recipe.model, data, source=request.start_from, factory=request.factory, seed=spec.seed
+    )
+    network.describe(data)  # what a checkpoint could not say is refused now, not after an epoch
     rows, reserved = split_rows(data, spec.reserved, spec.images)
     method = compose(spec, threat, data.labels, len(data.class_names))
     fingerprint = data.subset(rows).fingerprint
     return TrainJob(
-        title=f"{network.spec.arch} · {spec.method} · {data.name} · {threat}",
+        title=f"{network.name} · {spec.method} · {data.name} · {threat}",
         folder=request.folder,
         network=network.module.to(request.device),
         data=data,
@@ -92,6 +97,7 @@ def build_training(resolved: Resolved, request: TrainRequest) -> TrainJob:
         identity={
             "recipe hash": resolved.hash,
             "training images": fingerprint,
+            "network": network.name,
             "start": network.start,
             "device": request.device.type,
             "torch": torch.__version__,
@@ -192,7 +198,7 @@ def _schedule(spec: Steps | OneCycle) -> Schedule:
     return OneCycleSchedule(spec.warmup, spec.start, spec.end, spec.shape)
 
 
-def _augment(spec: Any) -> Augment:  # noqa: ANN401 - one of two recipe parts
+def _augment(spec: Shift | ResizedCrop) -> Augment:
     if isinstance(spec, Shift):
         return Augment(pad=spec.pad, flip=spec.flip)
     return Augment(pad=0, flip=spec.flip, min_area=spec.scale)
@@ -200,8 +206,8 @@ def _augment(spec: Any) -> Augment:  # noqa: ANN401 - one of two recipe parts
 
 def _watch(spec: TrainingSpec, threat: Threat, *, stop: bool) -> Watch:
     probe = spec.probe
-    attack = SparseRS(queries=probe.forwards)
-    return Watch((("sparse-rs", attack),), threat, probe.images, probe.every, probe.collapse, stop)
+    attacks = (("guided-swap", GuidedSwap(forwards=probe.forwards)),)
+    return Watch(attacks, threat, probe.images, probe.every, probe.collapse, stop)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,12 +221,8 @@ class _Exporter:
 
     def __call__(self, path: Path, module: nn.Module, metrics: dict[str, float]) -> None:
         recipe = self.resolved.recipe
-        fresh = self.network.start == "fresh"
-        metadata = Metadata.of(
-            self.network.spec,
-            adaptations=self.network.adaptations,
-            pretrained=None if fresh else self.network.start,
-            class_names=self.data.class_names,
+        metadata = self.network.describe(
+            self.data,
             dataset=self.data.name,
             variant=recipe.dataset.variant,
             training_ids=self.fingerprint,

@@ -37,6 +37,7 @@ class HardenOptions:
     batch_size: int | None = None
     seed: int | None = None
     start_from: str | None = None
+    factory: str | None = None
     pretrained: bool = False
     out: Path | None = None
     resume: Path | None = None
@@ -68,7 +69,12 @@ class HardenOptions:
 
 def resolve(options: HardenOptions) -> Resolved:
     """The recipe of a fresh run; a checkpoint to start from brings its own model and data."""
-    if options.start_from is not None:
+    if options.factory is not None and (options.model is not None or options.pretrained):
+        raise ModelError(
+            "--factory makes the network; --model and --pretrained name another",
+            "leave out one of them",
+        )
+    if options.start_from is not None and options.factory is None:
         options = _as_checkpoint(options, Path(options.start_from))
     name = options.recipe
     if name is None:
@@ -107,6 +113,7 @@ def open_run(
         device=device,
         data_dir=options.data_dir,
         start_from=options.start_from,
+        factory=options.factory,
         compile=options.compile,
         stop_on_overfitting=options.stop_on_co,
         workers=options.workers,
@@ -144,7 +151,7 @@ def _remember(folder: Path, resolved: Resolved, options: HardenOptions) -> None:
     write_text(folder / "options.json", json.dumps(kept, indent=2) + "\n")
 
 
-_KEPT = ("start_from", "data_dir", "compile", "stop_on_co", "workers")
+_KEPT = ("start_from", "factory", "data_dir", "compile", "stop_on_co", "workers")
 
 
 def _recall(options: HardenOptions) -> tuple[Resolved, HardenOptions]:
@@ -152,7 +159,13 @@ def _recall(options: HardenOptions) -> tuple[Resolved, HardenOptions]:
     folder = options.resume or Path()
     if not (folder / "recipe.yaml").is_file() or not (folder / "options.json").is_file():
         raise RunError(f"{folder} holds no training run", "give the -o directory of robust0 harden")
-    said = options.recipe_changes() or options.model or options.recipe or options.start_from
+    said = (
+        options.recipe_changes()
+        or options.model
+        or options.recipe
+        or options.start_from
+        or options.factory
+    )
     if said or options.out:
         raise RunError(
             "--resume goes on with the recipe of the run; other settings cannot be changed",

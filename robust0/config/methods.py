@@ -1,7 +1,7 @@
 """Training methods by name: each is four parts (noise, labels, inner attack, objective).
 
 ``standard`` has no attack. It and ``sparse-at``, ``tradeoff``, ``strades-t`` and ``strades-f``
-[paper, Sec. 5.1] may each carry ``+s`` (self-adaptive labels), ``+n`` (sparse noise) or ``+sn`` (both).
+[paper, Sec. 5.1] may each carry ``+s`` (self-adaptive labels), ``+n`` (sparse noise) or ``+sn``.
 """
 
 import difflib

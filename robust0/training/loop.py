@@ -18,6 +18,7 @@ from robust0.events import (
     OverfittingSeen,
     Saved,
     StepDone,
+    Ticked,
     TrainEvent,
     TrainFinished,
     TrainStarted,
@@ -96,6 +97,7 @@ class _Run:
                 opened = self._open_epoch()
             self._optimise()
             self.step += 1
+            yield Ticked(self.step)
             epoch_ends = self.step % self.steps_per_epoch == 0
             if self.step % LOG_EVERY == 0 or epoch_ends:
                 yield self._report()

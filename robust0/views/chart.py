@@ -16,18 +16,21 @@ def line_chart(
 ) -> Text:
     """Percentages (0 to 1) as one coloured letter per series and point, with an axis.
 
-    Each series is drawn with the first letter of its name; where two meet, the later one shows.
+    Each series is drawn with the first letter of its name; a point's letters stand side by side
+    where there is room, else the later one shows.
     """
     columns = max((len(values) for values in series.values()), default=0)
     room = max(width - 7, 1)
     stride = max(1, min(6, room // max(columns, 1)))
     shown = min(columns, room // stride)
+    apart = int(stride > len(series))  # side by side where there is room
     grid: list[list[tuple[str, str]]] = [[(" ", "")] * (shown * stride) for _ in range(height)]
-    for name, values in series.items():
+    for number, (name, values) in enumerate(series.items()):
         for position, value in enumerate(values[columns - shown :] if columns else []):
             if value is not None:
                 row = height - 1 - round(min(max(value, 0.0), 1.0) * (height - 1))
-                grid[row][position * stride] = (name[0], styles.get(name, ""))
+                column = position * stride + number * apart
+                grid[row][column] = (name[0], styles.get(name, ""))
     chart = Text()
     for row, line in enumerate(grid):
         percent = round(100 * (height - 1 - row) / (height - 1))

@@ -16,6 +16,7 @@ from robust0.events import (
     OverfittingSeen,
     Saved,
     StepDone,
+    Ticked,
     TrainEvent,
     TrainFinished,
     TrainStarted,
@@ -58,6 +59,7 @@ class LiveTrainView:
         self._clock = clock
         self._begun = clock()
         self._start: TrainStarted | None = None
+        self._at = 0
         self._step: StepDone | None = None
         self._epochs: list[EpochDone] = []
         self._alarm: str | None = None
@@ -67,7 +69,9 @@ class LiveTrainView:
         """Take one event."""
         match event:
             case TrainStarted():
-                self._start, self._begun = event, self._clock()
+                self._start, self._at, self._begun = event, event.step, self._clock()
+            case Ticked():
+                self._at = event.step
             case StepDone():
                 self._step = event
             case EpochDone():
@@ -106,10 +110,9 @@ class LiveTrainView:
             yield Text(self._last, style="dim")
 
     def _bars(self, start: TrainStarted, width: int) -> Table:
-        step = self._step.step if self._step else start.step
-        total = start.epochs * start.steps_per_epoch
-        inside = step - (step // start.steps_per_epoch) * start.steps_per_epoch
-        epoch = min(step // start.steps_per_epoch + 1, start.epochs)
+        step, total = self._at, start.epochs * start.steps_per_epoch
+        done, inside = divmod(step, start.steps_per_epoch)
+        epoch = min(done + 1, start.epochs)
         bar = max(10, min(40, width - 45))
         grid = Table.grid(padding=(0, 1))
         grid.add_row(
@@ -159,6 +162,8 @@ class PlainTrainView:
                     self._say(note)
                 if event.step:
                     self._say(f"resumed at step {event.step}")
+            case Ticked():
+                pass
             case StepDone():
                 if self._clock() - self._said >= 60:
                     self._said = self._clock()

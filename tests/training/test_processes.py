@@ -1,4 +1,4 @@
-"""Real processes: two ranks equal two accumulation steps, SIGKILL then resume, torchrun restarts."""
+"""Real processes: two ranks equal two accumulation steps; SIGKILL, resume; torchrun restarts."""
 
 import os
 import signal
@@ -79,7 +79,9 @@ def reference(data, tmp_path_factory):
 def test_two_ranks_equal_two_accumulation_steps(data, reference, tmp_path):
     folder = tmp_path / "two"
     finish(
-        harden("--data", data, *SETTINGS, "--batch-size", "16", "-o", str(folder), launcher=TORCHRUN)
+        harden(
+            "--data", data, *SETTINGS, "--batch-size", "16", "-o", str(folder), launcher=TORCHRUN
+        )
     )
     one, two = weights(reference), weights(folder)
     for name in one:

@@ -1,0 +1,262 @@
+"""Guided swap: local search over painted sites, its moves proposed by the gradient."""
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import torch
+from annotated_types import Ge, Gt, Le
+from torch import Tensor
+
+from robust0.attacks.base import Reply, Rows, State, begin
+from robust0.losses import margin
+from robust0.threat import Threat
+
+_SHORTEST = 256  # shortlisted sites, or four times the budget if that is more
+_SHRINK = 3  # moves shrink with this power of the budget left
+
+
+@dataclass(slots=True, kw_only=True)
+class GuidedSwapState(State):
+    """The incumbent, the move under trial and what the last look at the incumbent told.
+
+    The incumbent is a list of exactly k sites and their colours; a move puts a site and a colour
+    into some of its slots. Gains are first-order falls of the margin.
+    """
+
+    sites: Tensor  # (B, k) distinct
+    colours: Tensor  # (B, g, k)
+    margin: Tensor  # (B,) of the incumbent
+    move_slots: Tensor  # (B, Q) distinct
+    move_sites: Tensor  # (B, Q)
+    move_colours: Tensor  # (B, g, Q)
+    return_gain: Tensor  # (B, k) of giving back a used site
+    recolour_gain: Tensor  # (B, k) of giving a used site its best corner
+    best_colours: Tensor  # (B, g, k)
+    free_sites: Tensor  # (B, L) the most promising free sites
+    free_gain: Tensor  # (B, L) of painting one with its best corner
+    free_colours: Tensor  # (B, g, L)
+    spread: Tensor  # (B, 2) standard deviation of the gains of painting and of giving back
+    looking: Tensor  # (B,) bool: the next query is a look at the incumbent
+    spent: Tensor  # (B,) forward-equivalents
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuidedSwap:
+    """Swap painted sites for others the gradient recommends; keep a swap if it lowers the margin.
+
+    robust0's own attack. A *look* is one gradient of the margin at the incumbent; it scores every
+    free site painted with its best corner, every used site given back and every used site
+    recoloured. Moves are drawn by these scores under Gumbel noise and tried with one forward each,
+    until one lowers the margin; then the attack looks again. A share of the moves ignores the
+    scores, because gradients mislead on networks trained against sparse attacks.
+
+    It starts from the k sites of the largest first-order gain at the clean image. Every image asked
+    about differs from the clean one in at most k sites, each of a corner colour. Where k covers the
+    image used sites are recoloured.
+    """
+
+    kind: ClassVar[str] = "guided-swap"
+    revision: ClassVar[int] = 1
+    black_box: ClassVar[bool] = False
+    leaves_budget: ClassVar[bool] = False
+
+    forwards: Annotated[int, Ge(4)] = 400
+    temperature: Annotated[float, Gt(0)] = 1.0
+    explore: Annotated[float, Ge(0), Le(1)] = 0.2
+    recolour: Annotated[float, Ge(0), Le(1)] = 0.1
+    widest: Annotated[float, Gt(0), Le(1)] = 0.4
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Nothing to add to its row."""
+        return ()
+
+    def passes(self, threat: Threat, image_shape: tuple[int, int, int], classes: int) -> int:  # noqa: ARG002
+        """A look costs two forward-equivalents, a trial one."""
+        return self.forwards
+
+    def start(self, rows: Rows) -> GuidedSwapState:
+        """Nothing painted: the first look is at the clean image and chooses the sites."""
+        clean = rows.threat.view(rows.images)
+        count, groups, all_sites = clean.shape
+        k = rows.threat.budget
+        free = all_sites - k
+        short = min(free, max(_SHORTEST, 4 * k))
+        wide = min(max(int(self.widest * k), 1), free or k)
+
+        def zeros(*shape: int, dtype: torch.dtype = clean.dtype) -> Tensor:
+            return torch.zeros(count, *shape, dtype=dtype, device=clean.device)
+
+        order = torch.arange(k, device=clean.device).repeat(count, 1)
+        return GuidedSwapState(
+            **begin(rows),
+            sites=order,
+            colours=clean[:, :, :k].clone(),
+            margin=torch.full_like(clean[:, 0, 0], torch.inf),
+            move_slots=order[:, :wide].clone(),
+            move_sites=order[:, :wide].clone(),
+            move_colours=clean[:, :, :wide].clone(),
+            return_gain=zeros(k),
+            recolour_gain=zeros(k),
+            best_colours=zeros(groups, k),
+            free_sites=zeros(short, dtype=torch.int64),
+            free_gain=zeros(short),
+            free_colours=zeros(groups, short),
+            spread=zeros(2),
+            looking=torch.ones_like(rows.ids, dtype=torch.bool),
+            spent=torch.zeros_like(rows.ids),
+        )
+
+    def wants_gradient(self, state: GuidedSwapState) -> Tensor:
+        """The rows whose incumbent is new."""
+        return state.looking.clone()
+
+    def ask(self, state: GuidedSwapState) -> Tensor:
+        """The incumbent after the move under trial; a look's move changes nothing."""
+        sites = state.sites.scatter(1, state.move_slots, state.move_sites)
+        colours = _put(state.colours, state.move_slots, state.move_colours)
+        return state.image(_put(state.clean, sites, colours))
+
+    def objective(self, state: GuidedSwapState, logits: Tensor) -> Tensor:
+        """The negative margin."""
+        return -margin(logits, state.labels)
+
+    def tell(self, state: GuidedSwapState, reply: Reply) -> Tensor:
+        """Learn from a look, or keep a trial that lowered the margin; then draw the next move."""
+        gap = margin(reply.logits, state.labels)
+        state.step = state.step + 1
+        if reply.gradient is None:
+            better = gap < state.margin
+            moved = state.sites.scatter(1, state.move_slots, state.move_sites)
+            painted = _put(state.colours, state.move_slots, state.move_colours)
+            state.sites = torch.where(better[:, None], moved, state.sites)
+            state.colours = torch.where(better[:, None, None], painted, state.colours)
+            state.margin = torch.where(better, gap, state.margin)
+            state.looking = better
+            state.spent = state.spent + 1
+        else:
+            first = state.step == 1
+            self._look(state, reply.gradient, first)
+            # What the first look chose has not been seen yet; later ones have, as trials, and are
+            # compared with trials: a call with a gradient may round differently.
+            known = first | state.margin.isfinite()
+            state.margin = torch.where(known, state.margin, gap)
+            state.looking = first
+            state.spent = state.spent + 2
+        self._propose(state)
+        return state.spent + 1 + state.looking > self.forwards
+
+    def _look(self, state: GuidedSwapState, slope: Tensor, first: Tensor) -> None:
+        """Score every way to change the incumbent; rows at their first look choose one."""
+        k, short = state.sites.shape[1], state.free_sites.shape[1]
+        paint = torch.maximum(slope * (1 - state.clean), -slope * state.clean).sum(dim=1)
+        used = torch.zeros_like(paint, dtype=torch.bool).scatter_(1, state.sites, value=True)
+        gain = paint.masked_fill(used & ~first[:, None], -torch.inf)
+        top = gain.topk(max(k, short), dim=1)
+        corner = (_at(slope, top.indices) > 0).to(slope.dtype)
+        state.free_sites = top.indices[:, :short]
+        state.free_gain = top.values[:, :short]
+        state.free_colours = corner[:, :, :short]
+        state.sites = torch.where(first[:, None], top.indices[:, :k], state.sites)
+        state.colours = torch.where(first[:, None, None], corner[:, :, :k], state.colours)
+        here, clean = _at(slope, state.sites), _at(state.clean, state.sites)
+        state.best_colours = (here > 0).to(slope.dtype)
+        state.recolour_gain = (here * (state.best_colours - state.colours)).sum(dim=1)
+        state.return_gain = (here * (clean - state.colours)).sum(dim=1)
+        state.spread = torch.stack(
+            [_deviation(paint, ~used), _deviation(state.return_gain, torch.ones_like(state.sites))],
+            dim=1,
+        )
+
+    def _propose(self, state: GuidedSwapState) -> None:
+        """Draw the next move; a row about to look gets one that changes nothing."""
+        (_, groups, count), k = state.clean.shape, state.sites.shape[1]
+        wide, short, free = state.move_slots.shape[1], state.free_sites.shape[1], count - k
+        bytes_ = -(-groups // 8)
+        # One call for all draws: its cost hardly depends on how many words it makes.
+        lengths = (4, k, short, wide + 1, wide * bytes_)
+        words = state.stream.words(state.ids, state.step, sum(lengths))
+        dice, for_slots, for_entries, for_ranks, for_colours = words.split(lengths, dim=1)
+        chance = dice * 2.0**-32
+        blind = state.spread[:, 0] == 0
+        recolour = chance[:, 0] < max(self.recolour, k / count)
+        random_slots = (chance[:, 1] < self.explore) | blind
+        random_sites = (chance[:, 2] < self.explore) | blind
+        left = 1 - state.spent / self.forwards
+        most = (wide * left**_SHRINK).clamp(min=1).floor()
+        size = (chance[:, 3] * most).floor() + 1
+
+        score = torch.where(recolour[:, None], state.recolour_gain, state.return_gain)
+        slots = self._draw(score, state.spread[:, 1:], for_slots, wide, ~random_slots)
+        old_sites, old_colours = state.sites.gather(1, slots), _at(state.colours, slots)
+        colours = _corner_colours(for_colours.reshape(-1, wide, bytes_), groups)
+        best = _at(state.best_colours, slots)
+        idle = (best == old_colours).all(dim=1) | random_sites[:, None]
+        new_sites, new_colours = old_sites, torch.where(idle[:, None], colours, best)
+        if free:
+            every = torch.ones_like(random_sites)
+            entries = self._draw(state.free_gain, state.spread[:, :1], for_entries, wide, every)
+            anywhere = _free_sites(state.sites, _ranks(for_ranks, free))
+            swapped = torch.where(
+                random_sites[:, None], anywhere, state.free_sites.gather(1, entries)
+            )
+            dressed = torch.where(
+                random_sites[:, None, None], colours, _at(state.free_colours, entries)
+            )
+            new_sites = torch.where(recolour[:, None], old_sites, swapped)
+            new_colours = torch.where(recolour[:, None, None], new_colours, dressed)
+        moves = (torch.arange(wide, device=slots.device) < size[:, None]) & ~state.looking[:, None]
+        state.move_slots = slots
+        state.move_sites = torch.where(moves, new_sites, old_sites)
+        state.move_colours = torch.where(moves[:, None], new_colours, old_colours)
+
+    def _draw(
+        self, gains: Tensor, spread: Tensor, words: Tensor, size: int, guided: Tensor
+    ) -> Tensor:
+        """(B, size) distinct columns, by gains under Gumbel noise, or uniform where not guided."""
+        noise = _gumbel(words)
+        scale = (self.temperature * spread).clamp(min=1e-30)
+        return torch.where(guided[:, None], gains / scale + noise, noise).topk(size, dim=1).indices
+
+
+def _at(values: Tensor, columns: Tensor) -> Tensor:
+    """(B, g, n) the columns (B, n) of (B, g, N) values."""
+    return values.gather(2, columns[:, None].expand(-1, values.shape[1], -1))
+
+
+def _put(values: Tensor, columns: Tensor, new: Tensor) -> Tensor:
+    """(B, g, N) values with (B, g, n) new ones in the columns (B, n)."""
+    return values.scatter(2, columns[:, None].expand_as(new), new)
+
+
+def _deviation(values: Tensor, counted: Tensor) -> Tensor:
+    """(B,) standard deviation over the counted columns; exact enough not to depend on the batch."""
+    weight = counted.double()
+    number = weight.sum(dim=1).clamp(min=1)
+    mean = (values * weight).sum(dim=1) / number
+    return ((((values - mean[:, None]) ** 2) * weight).sum(dim=1) / number).sqrt().float()
+
+
+def _gumbel(words: Tensor) -> Tensor:
+    """Standard Gumbel draws from 32-bit words."""
+    return (-(-((words + 0.5) * 2.0**-32).log()).log()).to(torch.float32)
+
+
+def _corner_colours(words: Tensor, groups: int) -> Tensor:
+    """(B, g, n) zeros and ones from (B, n, ceil(g / 8)) words."""
+    channel = torch.arange(groups, device=words.device)
+    return ((words[:, :, channel // 8] >> (channel % 8)) & 1).transpose(1, 2).float()
+
+
+def _ranks(words: Tensor, free: int) -> Tensor:
+    """(B, n) distinct ranks in [0, free) from (B, n + 1) words: one per stratum, all shifted."""
+    size = words.shape[1] - 1
+    low = torch.arange(size + 1, device=words.device) * free // size
+    within = (words[:, :size] * (low[1:] - low[:-1])) >> 32
+    return (low[:-1] + within + ((words[:, size:] * free) >> 32)) % free
+
+
+def _free_sites(used: Tensor, ranks: Tensor) -> Tensor:
+    """The sites with these ranks (B, n) among those not in ``used`` (B, k)."""
+    before = used.sort(dim=1).values - torch.arange(used.shape[1], device=used.device)
+    return ranks + torch.searchsorted(before, ranks, right=True)

@@ -1,0 +1,117 @@
+"""The training views, fed with recorded events, at fixed widths and with a hand-moved clock."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from robust0.events import (
+    EpochDone,
+    OverfittingSeen,
+    Saved,
+    StepDone,
+    Ticked,
+    TrainFinished,
+    TrainStarted,
+)
+from robust0.views.chart import line_chart, sparkline
+from robust0.views.curves import draw_curves
+from robust0.views.harden import LiveTrainView, PlainTrainView, clock
+
+STARTED = TrainStarted("net · fast-ls-l0 · toy", 900, 4, 10, 0, 64, 1, ("patch_size=2",))
+STEP = StepDone(12, 1, 1.5, {"clean": 1.2, "divergence": 0.3}, 0.5, 0.25, 0.05, 0.9, 123.4, 2**30)
+EPOCH = EpochDone(1, 10, 40, 0.625, 0.5, 0.25, "guided-swap at 20 pixels", best=True)
+ALARM = OverfittingSeen(1, "probe accuracy collapsed to 0.0%")
+STOPPED = TrainFinished("runs/a", 12, None, 15)
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+def screen(view, width):
+    console = Console(file=io.StringIO(), width=width, record=True, force_terminal=True)
+    console.print(view)
+    return console.export_text()
+
+
+@pytest.mark.parametrize("width", [40, 60, 100])
+def test_the_live_view_shows_everything_at_any_width(width):
+    time = Clock()
+    view = LiveTrainView(time)
+    assert "starting" in screen(view, width)
+    view.show(STARTED)
+    time.now = 24.0
+    for event in (Ticked(12), STEP, EPOCH):
+        view.show(event)
+    text = screen(view, width)
+    assert max(len(line) for line in text.splitlines()) <= width
+    flat = " ".join(text.split())
+    assert "12/40 steps" in flat
+    assert "0:56 left" in flat  # 24 s for 12 of 40 steps
+    assert "2/4" in flat
+    assert "123 images/s" in flat
+    assert "clean 62.5%" in flat
+    assert "no sign of catastrophic overfitting" in flat
+    view.show(ALARM)
+    assert "collapsed" in " ".join(screen(view, width).split())
+
+
+def test_the_plain_view_speaks_once_a_minute_and_once_an_epoch():
+    out, time = io.StringIO(), Clock()
+    view = PlainTrainView(Console(file=out, width=40), time)
+    for event in (STARTED, Ticked(1), STEP, Saved("x/snapshot-1.safetensors", "snapshot")):
+        view.show(event)
+    assert len(out.getvalue().splitlines()) == 2  # the heading and one note
+    time.now = 61.0
+    for event in (STEP, STEP, EPOCH, ALARM, Saved("x/best.safetensors", "best"), STOPPED):
+        view.show(event)
+    lines = out.getvalue().splitlines()[2:]
+    assert [line.split()[0] for line in lines] == [
+        "step",
+        "epoch",
+        "warning:",
+        "saved",
+        "interrupted",
+    ]
+    assert "robust0 harden --resume runs/a" in lines[-1]
+
+
+def test_the_chart_puts_values_on_their_rows():
+    chart = line_chart({"clean": [1.0, 0.0], "probe": [None, 0.0]}, {}, width=40, height=3)
+    rows = chart.plain.splitlines()
+    assert rows[0].startswith("100 % c")
+    assert rows[2].startswith("  0 % ")
+    assert "c" in rows[2]
+    assert "p" in rows[2]
+    assert rows[3].split() == ["c", "clean", "p", "probe"]
+
+
+def test_a_sparkline_keeps_its_ends():
+    assert sparkline([0.0, 0.5, 1.0], 10) == " ▄█"
+    long = sparkline([1 - n / 999 for n in range(1000)], 10)
+    assert (len(long), long[0], long[-1]) == (10, "█", " ")
+
+
+def test_clock():
+    assert [clock(s) for s in (None, 5, 65, 3661)] == ["-:--", "0:05", "1:05", "1:01:01"]
+
+
+def test_curves_are_drawn_from_the_metrics_alone(tmp_path):
+    records = [
+        {"event": "step", "step": 5, "loss": 2.0},
+        {
+            "event": "epoch",
+            "epoch": 1,
+            "clean": 0.5,
+            "training_attack": None,
+            "probe": 0.2,
+            "probe_name": "p",
+        },
+    ]
+    draw_curves(records, tmp_path / "curves.png", "a title")
+    draw_curves([], tmp_path / "empty.png", "nothing yet")
+    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
