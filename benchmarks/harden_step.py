@@ -80,9 +80,8 @@ def main() -> None:
             action()
             times[name].append(time.perf_counter() - begun)
     medians = {name: statistics.median(values) for name, values in times.items()}
-    print(
-        f"{options.model}, batch {count}, {torch.get_num_threads()} threads, torch {torch.__version__}"
-    )
+    threads = torch.get_num_threads()
+    print(f"{options.model}, batch {count}, {threads} threads, torch {torch.__version__}")
     print("\n| step | seconds | against bare | against fast-ls-l0 |\n|---|---|---|---|")
     for name, seconds in medians.items():
         print(

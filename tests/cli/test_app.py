@@ -10,7 +10,6 @@ from robust0 import __version__
 from robust0.cli.app import run
 from robust0.errors import EvaluationError, Robust0Error, RunError, UnreliableError
 
-
 INHERITED = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "FORCE_COLOR")}
 
 

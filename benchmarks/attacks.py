@@ -1,0 +1,245 @@
+"""Strength and speed of the attack battery, as ratios within one run.
+
+    python benchmarks/attacks.py MODEL.safetensors [--images 200] [--only saa,order,single,growth]
+
+Parts (all at effort quick, 20 pixels, CIFAR-10 test images, nothing else on the machine):
+
+- ``saa``: our cascade against the official structure (benchmarks/official_structure.py) at the same
+  budgets: time, survivors; wall time against the bare cost of the model calls it makes.
+- ``order``: guided-swap first: how long until as many images are broken as by the official one.
+- ``single``: every attack alone at equal forward-equivalents.
+- ``growth``: cost over images and over budget, peak memory over images.
+- ``sigma``: sigma-zero in feature form against adv-lib's (pip install robust0[bench]).
+"""
+
+import argparse
+import resource
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from official_structure import cascade
+from torch import Tensor, nn
+
+from robust0.attacks import (
+    SAIF,
+    Attack,
+    CornerSearch,
+    GuidedSwap,
+    SigmaZero,
+    SparsePGD,
+    SparseRS,
+)
+from robust0.attacks.base import Reply, Rows
+from robust0.attacks.engine import Outcome, Pulse, Waiting, search
+from robust0.data.datasets import open_dataset
+from robust0.models.checkpoint import load
+from robust0.models.oracle import Oracle, frozen
+from robust0.rng import Stream
+from robust0.threat import Threat
+
+ROWS = 64
+THREAT = Threat(pixels=20)
+SAA: tuple[tuple[str, Attack[Any]], ...] = (
+    ("sparse-pgd-p", SparsePGD(steps=100, projected=True)),
+    ("sparse-pgd-u", SparsePGD(steps=100, projected=False)),
+    ("sparse-rs", SparseRS(queries=1000)),
+)
+
+
+@dataclass
+class Bench:
+    """The model and the images it classifies correctly."""
+
+    model: nn.Module
+    images: Tensor
+    labels: Tensor
+
+    def oracle(self, *, compiled: bool = False) -> Oracle:
+        """A fresh door, warmed up."""
+        oracle = Oracle(self.model, ROWS, torch.device("cpu"), compiled=compiled)
+        oracle.logits(self.images[:ROWS])
+        oracle.gradient(self.images[:ROWS], lambda logits: logits.logsumexp(dim=1))
+        oracle.calls = oracle.gradient_calls = 0
+        return oracle
+
+    def fetch(self, positions: Sequence[int]) -> tuple[Tensor, Tensor, Tensor]:
+        """What the engine asks for."""
+        index = torch.tensor(positions)
+        return self.images[index], self.labels[index], index
+
+    def standing(self) -> list[int]:
+        """Positions that are right when clean."""
+        oracle = Oracle(self.model, ROWS, torch.device("cpu"))
+        return (oracle.exact(self.images).argmax(dim=1) == self.labels).nonzero()[:, 0].tolist()
+
+    def run(
+        self, oracle: Oracle, attacks: Sequence[tuple[str, Attack[Any]]], alive: list[int],
+        until: int = -1,
+    ) -> list[int]:  # fmt: skip
+        """Cascade over survivors; stops early when only ``until`` are left."""
+        for name, attack in attacks:
+            left = set(alive)
+            for event in search(attack, name, oracle, Waiting(alive, self.fetch), THREAT, 0):
+                if isinstance(event, Outcome) and event.fooled:
+                    left.discard(event.image)
+                    if len(left) <= until:
+                        return sorted(left)
+            alive = sorted(left)
+        return alive
+
+
+def main() -> None:
+    """Run the parts asked for."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("model", type=Path)
+    parser.add_argument("--images", type=int, default=200)
+    parser.add_argument("--only", default="saa,order,single,growth,sigma")
+    options = parser.parse_args()
+    parts = options.only.split(",")
+    data = open_dataset("cifar10", "test")
+    index = torch.arange(options.images)
+    bench = Bench(load(options.model).network, data.images(index), data.labels[index])
+    print(
+        f"{options.model.name}, {options.images} CIFAR-10 test images, {THREAT}, {ROWS} rows, "
+        f"{torch.get_num_threads()} threads, torch {torch.__version__}"
+    )
+    if "saa" in parts or "order" in parts:
+        ensembles(bench, compiled="saa" in parts)
+    with frozen(bench.model):
+        if "single" in parts:
+            singles(bench)
+        if "growth" in parts:
+            growth(bench)
+    if "sigma" in parts:
+        sigma(bench)
+
+
+def ensembles(bench: Bench, *, compiled: bool) -> None:
+    """Our sAA and our order against the official structure."""
+    total = len(bench.images)
+    bench.model.eval()
+    begun = time.perf_counter()
+    theirs = int(cascade(bench.model, bench.images, bench.labels, 20, 100, 1000, 100).sum())
+    baseline = time.perf_counter() - begun
+    bench.model.zero_grad(set_to_none=True)
+    print("\n| cascade at 100 + 100 + 1,000 | survivors | seconds | speed-up | wall / bare |")
+    print("|---|---|---|---|---|")
+    print(f"| official structure | {theirs} of {total} | {baseline:.0f} | 1.00 | |")
+    with frozen(bench.model):
+        for mode in (False, True)[: 1 + compiled]:
+            oracle = bench.oracle(compiled=mode)
+            begun = time.perf_counter()
+            ours = len(bench.run(oracle, SAA, bench.standing()))
+            seconds = time.perf_counter() - begun
+            bare = bare_cost(oracle, bench.images)
+            name = "robust0 saa, compiled" if mode else "robust0 saa"
+            print(
+                f"| {name} | {ours} of {total} | {seconds:.0f} | {baseline / seconds:.2f} "
+                f"| {seconds / bare:.2f} |"
+            )
+        oracle = bench.oracle()
+        order = (("guided-swap", GuidedSwap(forwards=1200)), *SAA)
+        begun = time.perf_counter()
+        ours = len(bench.run(oracle, order, bench.standing(), until=theirs))
+        seconds = time.perf_counter() - begun
+        print(
+            f"| guided-swap first, until it equals the first row | {ours} of {total} "
+            f"| {seconds:.0f} | {baseline / seconds:.2f} | |"
+        )
+
+
+def bare_cost(oracle: Oracle, images: Tensor) -> float:
+    """Seconds of the model calls alone: as many forwards and gradients as the search made."""
+    forwards, gradients = oracle.calls - oracle.gradient_calls, oracle.gradient_calls
+    tries = 12
+    begun = time.perf_counter()
+    for _ in range(tries):
+        oracle.logits(images[:ROWS])
+    middle = time.perf_counter()
+    for _ in range(tries):
+        oracle.gradient(images[:ROWS], lambda logits: logits.logsumexp(dim=1))
+    end = time.perf_counter()
+    return (middle - begun) / tries * forwards + (end - middle) / tries * gradients
+
+
+def singles(bench: Bench) -> None:
+    """Each attack alone, at 400 and at 1,000 forward-equivalents."""
+    total, alive = len(bench.images), bench.standing()
+    print(f"\n{len(alive)} of {total} images are right when clean.\n")
+    print("| attack alone | forward-equivalents | survivors |\n|---|---|---|")
+    for budget in (400, 1000):
+        half = budget // 2
+        rows: tuple[tuple[str, Attack[Any]], ...] = (
+            ("guided-swap", GuidedSwap(forwards=budget)),
+            ("sparse-rs", SparseRS(queries=budget)),
+            ("sparse-pgd-p", SparsePGD(steps=half, projected=True)),
+            ("sparse-pgd-u", SparsePGD(steps=half, projected=False)),
+            ("corner-search", CornerSearch(forwards=budget)),
+            ("saif", SAIF(steps=half)),
+            ("sigma-zero", SigmaZero(steps=half)),
+        )
+        for name, attack in rows:
+            left = len(bench.run(bench.oracle(), ((name, attack),), alive))
+            print(f"| {name} | {budget} | {left} |", flush=True)
+
+
+def growth(bench: Bench) -> None:
+    """Model calls and memory over the number of images, calls over the budget."""
+    alive = bench.standing()
+    print("\n| sparse-rs | images | calls x rows / (images x queries) | peak memory MiB |")
+    print("|---|---|---|---|")
+    for images in (len(alive) // 4, len(alive) // 2, len(alive)):
+        for queries in (50, 100):
+            oracle = bench.oracle()
+            waiting = Waiting(alive[:images], bench.fetch)
+            attack = SparseRS(queries=queries)
+            events = list(search(attack, "sparse-rs", oracle, waiting, Threat(pixels=1), 0))
+            used = sum(e.forwards for e in events if isinstance(e, Outcome))
+            calls = sum(isinstance(e, Pulse) for e in events)
+            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+            print(f"| {queries} queries | {images} | {calls * ROWS / used:.2f} | {peak:.0f} |")
+
+
+def sigma(bench: Bench, steps: int = 100) -> None:
+    """Median number of changed features: ours driven without retiring rows, against adv-lib's."""
+    try:
+        from adv_lib.attacks import sigma_zero
+    except ImportError:
+        print("\nsigma-zero: adv-lib is not installed (pip install robust0[bench])")
+        return
+    with frozen(bench.model):
+        index = torch.tensor(bench.standing()[:ROWS])
+        images, labels = bench.images[index], bench.labels[index]
+        features = images[0].numel()
+        begun = time.perf_counter()
+        theirs = sigma_zero(bench.model, images, labels, num_steps=steps)
+        seconds_theirs = time.perf_counter() - begun
+        found = (theirs != images).flatten(1).sum(dim=1)
+        attack, threat = SigmaZero(steps=steps), Threat(features=1)
+        oracle = bench.oracle()
+        begun = time.perf_counter()
+        state = attack.start(Rows(images, labels, index, threat, Stream.of("bench"), 10))
+        while True:
+            asked = attack.ask(state)
+            wants = bool(attack.wants_gradient(state).any())
+            if wants:
+                logits, slope = oracle.gradient(asked, lambda z: attack.objective(state, z))
+                reply = Reply(logits, threat.view(slope))
+            else:
+                reply = Reply(oracle.logits(asked))
+            if bool(attack.tell(state, reply).all()):
+                break
+        seconds_ours = time.perf_counter() - begun
+        ours = state.fewest.clamp(max=features)
+    print(f"\n| sigma-zero, features, {steps} steps, {len(index)} images | median l0 | seconds |")
+    print("|---|---|---|")
+    print(f"| adv-lib | {found.median().item()} | {seconds_theirs:.1f} |")
+    print(f"| robust0 | {ours.median().item()} | {seconds_ours:.1f} |")
+
+
+if __name__ == "__main__":
+    main()
