@@ -127,8 +127,8 @@ def begin(rows: Rows) -> dict[str, Any]:
     """The common fields of a fresh state, to be passed to the attack's State subclass."""
     return {
         "clean": rows.threat.view(rows.images).clone(),
-        "labels": rows.labels,
-        "ids": rows.ids,
+        "labels": rows.labels.clone(),
+        "ids": rows.ids.clone(),
         "step": torch.zeros_like(rows.ids),
         "image_shape": tuple(rows.images.shape[1:]),
         "threat": rows.threat,

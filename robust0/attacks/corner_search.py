@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from robust0.attacks.base import Reply, Rows, State, begin
-from robust0.attacks.sparse_rs import distinct, words_needed
+from robust0.attacks.sparse_rs import distinct, paint, words_needed
 from robust0.losses import margin
 from robust0.threat import Threat
 
@@ -119,18 +119,14 @@ class CornerSearch:
         ranking, size = self._turn(state)
         picks = self._draw(state, ranking)
         single = torch.where(searching, picks[:, 0], self._single(state))
-        used = torch.arange(k, device=picks.device) < torch.where(searching, size, 1)[:, None]
         # Columns beyond the size repeat the first one, which paints nothing new.
-        pairs = torch.where(used & searching[:, None], picks, single[:, None])
+        drawn = torch.arange(k, device=picks.device) < torch.where(searching, size, 0)[:, None]
+        pairs = torch.where(drawn, picks, single[:, None])
         sites, order = (pairs >> groups).sort(dim=1, stable=True)
         # A site drawn twice gets one colour, that of the lowest column, so that all writes agree.
         # In the paper the last draw wins: draws are exchangeable, and column 0 counts as the last.
         winner = order.gather(1, torch.searchsorted(sites, sites))
-        corner = pairs.gather(1, winner)[:, None]
-        channel = torch.arange(groups, device=pairs.device)[:, None]
-        colours = ((corner >> channel) & 1).to(state.clean.dtype)
-        sites = sites[:, None].expand_as(colours)
-        return state.image(state.clean.scatter(2, sites, colours))
+        return state.image(paint(state.clean, pairs.gather(1, winner)))
 
     def objective(self, state: CornerSearchState, logits: Tensor) -> Tensor:
         """The negative margin (never differentiated)."""

@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Final, Literal
 import torch
 from annotated_types import Gt, Le
 from torch import Tensor
+from torch.nn.functional import pad
 
 from robust0.attacks.base import Reply, Rows, State, begin
 from robust0.losses import cross_entropy, margin
@@ -55,18 +56,27 @@ def distinct(words: Tensor, size: int, of: int) -> Tensor:
     draws = (words * of) >> 32
     if size == 1:
         return draws
-    ordered, where = draws.sort(dim=1, stable=True)
-    again = torch.zeros_like(where, dtype=torch.bool)
-    again[:, 1:] = ordered[:, 1:] == ordered[:, :-1]
-    repeated = torch.zeros_like(again).scatter_(1, where, again)
-    return draws.gather(1, repeated.to(torch.uint8).argsort(dim=1, stable=True)[:, :size])
+    ordered, drawn = draws.sort(dim=1, stable=True)
+    again = pad(ordered[:, 1:] == ordered[:, :-1], (1, 0))
+    # By time of drawing, with repetitions after everything else.
+    turn = torch.add(drawn, again, alpha=words.shape[1])
+    return ordered.gather(1, turn.topk(size, dim=1, largest=False).indices)
 
 
-def corner_colours(words: Tensor, groups: int) -> Tensor:
-    """(B, g, n) zeros and ones from the low bytes of (B, ceil(g / 8), n) words."""
-    channel = torch.arange(groups, device=words.device)
-    source = words if groups <= 8 else words[:, channel // 8]
-    return ((source >> (channel % 8)[:, None]) & 1).float()
+def corner_values(pairs: Tensor, groups: int) -> Tensor:
+    """(B, g, n) zeros and ones: bit c of a pair's corner is the value of channel c."""
+    channel = torch.arange(groups, device=pairs.device)[:, None]
+    return ((pairs[:, None] >> channel) & 1).float()
+
+
+def paint(clean: Tensor, pairs: Tensor) -> Tensor:
+    """Clean sites (B, g, S) with pairs (B, n) of a site and a corner applied.
+
+    A pair is ``site * 2**g + corner``. Pairs that share a site must be equal.
+    """
+    colours = corner_values(pairs, clean.shape[1])
+    sites = (pairs >> clean.shape[1])[:, None].expand_as(colours)
+    return clean.scatter(2, sites, colours)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,15 +89,13 @@ class Schedule:
 
 @dataclass(slots=True, kw_only=True)
 class SparseRSState(State):
-    """The incumbent and the trial of each row, as lists of exactly k sites and their colours.
+    """The incumbent and the trial of each row: pairs of exactly k distinct sites and corners.
 
-    A list says the same as an image at k/S of its size, so that moving and comparing are cheap.
+    Pairs say the same as an image at a tiny part of its size, so that moving them costs nothing.
     """
 
-    sites: Tensor  # (B, k)
-    colours: Tensor  # (B, g, k)
-    trial_sites: Tensor  # (B, k)
-    trial_colours: Tensor  # (B, g, k)
+    pairs: Tensor  # (B, k)
+    trial: Tensor  # (B, k)
     lowest: Tensor  # (B,) objective of the incumbent
     schedule: Schedule
 
@@ -125,17 +133,13 @@ class SparseRS:
         _, groups, count = clean.shape
         k, zero = rows.threat.budget, torch.zeros_like(rows.ids)
         words = rows.stream.words(rows.ids, zero, words_needed(k, count), _START)
-        sites = distinct(words, k, count)
-        bytes_ = -(-groups // 8)
-        paint = rows.stream.words(rows.ids, zero, k * bytes_, _COLOUR).view(-1, bytes_, k)
-        colours = corner_colours(paint, groups)
+        corner = rows.stream.words(rows.ids, zero, k, _COLOUR) & ((1 << groups) - 1)
+        pairs = (distinct(words, k, count) << groups) | corner
         sizes = swap_sizes(self.queries, self.p_init, k, count - k)
         return SparseRSState(
             **begin(rows),
-            sites=sites,
-            colours=colours,
-            trial_sites=sites.clone(),  # the engine writes into a state's tensors
-            trial_colours=colours.clone(),
+            pairs=pairs,
+            trial=pairs.clone(),  # the engine writes into a state's tensors
             lowest=torch.full_like(clean[:, 0, 0], torch.inf),
             schedule=Schedule(torch.tensor(sizes, device=clean.device), max(sizes[1:])),
         )
@@ -146,8 +150,7 @@ class SparseRS:
 
     def ask(self, state: SparseRSState) -> Tensor:
         """The clean image with the trial's sites painted."""
-        sites = state.trial_sites[:, None].expand_as(state.trial_colours)
-        return state.image(state.clean.scatter(2, sites, state.trial_colours))
+        return state.image(paint(state.clean, state.trial))
 
     def objective(self, state: SparseRSState, logits: Tensor) -> Tensor:
         """Cross entropy or the negative margin; the search raises it."""
@@ -160,8 +163,7 @@ class SparseRS:
         value = -self.objective(state, reply.logits)
         accepted = (value < state.lowest) | (margin(reply.logits, state.labels) < 0)
         state.lowest = torch.minimum(state.lowest, value)
-        state.sites = torch.where(accepted[:, None], state.trial_sites, state.sites)
-        state.colours = torch.where(accepted[:, None, None], state.trial_colours, state.colours)
+        state.pairs = torch.where(accepted[:, None], state.trial, state.pairs)
         state.step = state.step + 1
         self._propose(state)
         return state.step >= self.queries
@@ -169,32 +171,28 @@ class SparseRS:
     def _propose(self, state: SparseRSState) -> None:
         (_, groups, count), k = state.clean.shape, state.threat.budget
         wide, free = state.schedule.widest, count - k
-        bytes_ = -(-groups // 8)
         # One call for all draws of the query: its cost hardly depends on how many words it makes.
         first = words_needed(wide, k)
         second = first + (words_needed(wide, free) if free else 0)
-        words = state.stream.words(state.ids, state.step, second + wide * bytes_, _SWAP)
+        words = state.stream.words(state.ids, state.step, second + wide + 1, _SWAP)
         columns = distinct(words[:, :first], wide, k)
-        paint = words[:, second:].reshape(-1, bytes_, wide)
-        colours = corner_colours(paint, groups)
-        old_sites = state.sites.gather(1, columns)
-        old_colours = state.colours.gather(2, columns[:, None].expand_as(colours))
+        old = state.pairs.gather(1, columns)
+        corner = words[:, second:-1] & ((1 << groups) - 1)
         if free:
-            sites = _free_sites(state.sites, distinct(words[:, first:second], wide, free))
-            present = state.clean.gather(2, sites[:, None].expand_as(colours))
+            ranks = distinct(words[:, first:second], wide, free)
+            trial = (_free_sites(state.pairs >> groups, ranks) << groups) | corner
+            place = (trial[:, None, :1] >> groups).expand(-1, groups, -1)
+            present = state.clean.gather(2, place)
+            idle = (present == corner_values(trial[:, :1], groups)).all(dim=1)
         else:
-            sites, present = old_sites, old_colours
+            trial = (old >> groups << groups) | corner
+            idle = trial[:, :1] == old[:, :1]
+        # A single swap must change something: where it would not, one channel is flipped.
         size = state.schedule.sizes[state.step][:, None]
-        # A single swap must change something: the rest of the word picks a channel to flip.
-        idle = (colours == present).all(dim=1) & (size == 1)
-        channel = ((paint[:, :1] >> 8) * groups) >> 24
-        flip = channel == torch.arange(groups, device=channel.device)[:, None]
-        colours = torch.where(idle[:, None] & flip, 1 - colours, colours)
-        moves = torch.arange(wide, device=columns.device) < size
-        sites = torch.where(moves, sites, old_sites)
-        colours = torch.where(moves[:, None], colours, old_colours)
-        state.trial_sites = state.sites.scatter(1, columns, sites)
-        state.trial_colours = state.colours.scatter(2, columns[:, None].expand_as(colours), colours)
+        channel = (words[:, -1:] * groups) >> 32
+        trial[:, :1] ^= (idle & (size == 1)).to(torch.int64) << channel
+        moves = torch.arange(wide, device=trial.device) < size
+        state.trial = state.pairs.scatter(1, columns, torch.where(moves, trial, old))
 
 
 def _free_sites(used: Tensor, ranks: Tensor) -> Tensor:
@@ -202,4 +200,4 @@ def _free_sites(used: Tensor, ranks: Tensor) -> Tensor:
     ordered = used.sort(dim=1).values
     # Entry j has ordered[j] - j free sites before it; a rank passes every entry it reaches.
     before = ordered - torch.arange(used.shape[1], device=used.device)
-    return ranks + torch.searchsorted(before, ranks.contiguous(), right=True)
+    return ranks + torch.searchsorted(before, ranks, right=True)

@@ -1,0 +1,126 @@
+import math
+
+import pytest
+import torch
+
+from robust0.attacks.base import Reply
+from robust0.attacks.sparse_pgd import SparsePGD
+from robust0.threat import Threat
+
+
+def gradient_of(problem, images, labels):
+    images = images.clone().requires_grad_()
+    loss = torch.nn.functional.cross_entropy(problem.model.eval()(images), labels, reduction="sum")
+    return torch.autograd.grad(loss, images)[0]
+
+
+def test_with_all_sites_it_is_plain_sign_ascent(small, play):
+    problem, threat = small(count=6), Threat(pixels=30)
+    attack = SparsePGD(steps=12, projected=False, patience=10**6)
+    state = attack.start(problem.rows(threat))
+    clean = problem.images
+    change = state.image(state.magnitude.clone())
+    for _ in range(13):
+        images = (clean + change).clamp(0, 1)
+        assert torch.equal(play(attack, state, problem.model), images)
+        direction = gradient_of(problem, images, problem.labels).sign()
+        change = (change + 0.25 * direction).clamp(-clean, 1 - clean)
+
+
+@pytest.mark.parametrize("projected", [True, False])
+@pytest.mark.parametrize("threat", [Threat(pixels=7), Threat(features=11)], ids=str)
+def test_one_step_follows_the_formulas(projected, threat, linear):
+    problem = linear(10, Threat(pixels=10))
+    attack = SparsePGD(projected=projected)
+    state = attack.start(problem.rows(threat))
+    logits, magnitude, mask = state.logits.clone(), state.magnitude.clone(), state.mask.clone()
+    images = attack.ask(state)
+    slope = threat.view(gradient_of(problem, images, problem.labels))
+    attack.tell(state, Reply(problem.model(images).detach(), slope))
+    # g_m = (sum over channels of G p) sigma (1 - sigma), a step of length beta sqrt(S).
+    sigma = 1 / (1 + torch.exp(-logits))
+    g_m = (slope * magnitude).sum(dim=1) * sigma * (1 - sigma)
+    length = 0.25 * math.sqrt(logits.shape[1])
+    expected = logits + length * g_m / (g_m.norm(dim=1, keepdim=True) + 1e-10)
+    assert torch.allclose(state.logits, expected, atol=1e-5)
+    # The sign of G b, or of G sigma, times alpha, inside the box.
+    g_p = slope * (mask[:, None] if projected else sigma[:, None])
+    moved = (magnitude + 0.25 * g_p.sign()).clamp(-state.clean, 1 - state.clean)
+    assert torch.allclose(state.magnitude, moved, atol=1e-7)
+    if projected:
+        outside = ~mask[:, None].expand_as(magnitude)
+        assert torch.equal(state.magnitude[outside], magnitude[outside])
+    assert torch.equal(state.mask.sum(dim=1), torch.full((16,), threat.budget))
+
+
+def test_a_vanishing_mask_gradient_leaves_the_mask_alone(small):
+    problem = small(count=3)
+    attack = SparsePGD()
+    state = attack.start(problem.rows(Threat(pixels=4)))
+    logits = state.logits.clone()
+    attack.tell(state, Reply(torch.zeros(3, 4), torch.full_like(state.clean, 1e-13)))
+    assert torch.equal(state.logits, logits)
+    assert state.stalled.tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("reinit", "after"), [("consecutive", [1, 0, 1]), ("cumulative", [1, 1, 2])]
+)
+def test_stalls_are_counted_per_row(reinit, after, small):
+    problem = small(count=1)
+    attack = SparsePGD(reinit=reinit, patience=10)
+    state = attack.start(problem.rows(Threat(pixels=4)))
+    state.logits = 0.1 * state.mask.float()  # one step is enough to enter the support
+    counts = []
+    for support_changes in (False, True, False):
+        slope = torch.zeros_like(state.clean)
+        if support_changes:
+            free = (~state.mask[0]).nonzero()[0, 0]
+            slope[0, :, free] = state.magnitude[0, :, free].sign()
+        attack.tell(state, Reply(torch.zeros(1, 4), slope))
+        counts.append(int(state.stalled[0]))
+    assert counts == after
+
+
+def test_a_stuck_row_draws_a_new_mask_and_looks_at_it_first(small):
+    problem = small(count=2)
+    attack = SparsePGD(patience=2)
+    state = attack.start(problem.rows(Threat(pixels=4)))
+    still = Reply(torch.zeros(2, 4), torch.zeros_like(state.clean))
+    for _ in range(2):
+        assert attack.wants_gradient(state).all()
+        attack.tell(state, still)
+    assert not attack.wants_gradient(state).any()
+    mask, magnitude = state.mask.clone(), state.magnitude.clone()
+    attack.tell(state, Reply(torch.zeros(2, 4)))
+    assert not torch.equal(state.mask, mask)
+    assert torch.equal(state.magnitude, magnitude)
+    assert state.stalled.tolist() == [0, 0]
+    assert attack.wants_gradient(state).all()
+
+
+def test_compat_redraws_under_the_old_gradient(small):
+    problem = small(count=2)
+    attack = SparsePGD(patience=1, compat="icml2024")
+    assert attack.notes == ("compat icml2024",)
+    state = attack.start(problem.rows(Threat(pixels=4)))
+    attack.tell(state, Reply(torch.zeros(2, 4), torch.zeros_like(state.clean)))
+    assert attack.wants_gradient(state).all()
+    magnitude = state.magnitude.clone()
+    attack.tell(state, Reply(torch.zeros(2, 4), torch.ones_like(state.clean)))
+    assert not torch.equal(state.magnitude, magnitude)
+    assert SparsePGD().notes == ()
+
+
+def test_the_margin_still_pulls_where_cross_entropy_has_saturated(linear, play):
+    problem = linear(10, Threat(pixels=10), count=4)
+    problem.model.weight.data *= 1000
+    problem.model.bias *= 1000
+    moved = {}
+    for loss in ("ce", "margin"):
+        attack = SparsePGD(loss=loss, projected=False)
+        state = attack.start(problem.rows(Threat(pixels=10)))
+        before = state.magnitude.clone()
+        play(attack, state, problem.model)
+        moved[loss] = not torch.equal(state.magnitude, before)
+    assert moved == {"ce": False, "margin": True}

@@ -1,0 +1,58 @@
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from robust0.losses import cross_entropy, divergence, margin
+
+LOGITS = torch.tensor([[2.0, -1.0, 0.5], [0.0, 3.0, 3.0], [-4.0, -2.0, -3.0]])
+LABELS = torch.tensor([0, 1, 2])
+
+
+def test_margin_is_the_lead_over_the_best_other_class():
+    assert margin(LOGITS, LABELS).tolist() == [1.5, 0.0, -1.0]
+
+
+def test_margin_leaves_the_logits_alone():
+    before = LOGITS.clone()
+    margin(LOGITS, LABELS)
+    assert torch.equal(before, LOGITS)
+
+
+def test_margin_pushes_the_label_and_its_runner_up():
+    logits = LOGITS.clone().requires_grad_()
+    margin(logits, LABELS)[0].backward()
+    assert logits.grad.tolist() == [[1.0, 0.0, -1.0], [0.0] * 3, [0.0] * 3]
+
+
+@given(
+    st.lists(st.floats(-50, 50, width=32), min_size=4, max_size=4),
+    st.integers(0, 3),
+)
+@settings(max_examples=100, deadline=None)
+def test_a_negative_margin_is_a_misclassification(values, label):
+    logits = torch.tensor([values])
+    lead = float(margin(logits, torch.tensor([label])))
+    assert (lead < 0) == any(value > values[label] for value in values)
+
+
+def test_cross_entropy_is_minus_the_log_probability():
+    expected = -LOGITS.log_softmax(dim=1)[torch.arange(3), LABELS]
+    assert torch.allclose(cross_entropy(LOGITS, LABELS), expected)
+    soft = torch.tensor([[0.7, 0.2, 0.1]]).expand(3, -1)
+    assert torch.allclose(cross_entropy(LOGITS, soft), -(soft * LOGITS.log_softmax(1)).sum(dim=1))
+
+
+def test_divergence_is_zero_only_between_equal_predictions():
+    shifted = LOGITS + 5
+    assert divergence(LOGITS, shifted).abs().max() < 1e-6
+    assert bool((divergence(LOGITS, LOGITS.flip(1))[[0, 2]] > 0.1).all())
+    p, q = LOGITS.softmax(1), LOGITS.flip(0).softmax(1)
+    assert torch.allclose(divergence(LOGITS, LOGITS.flip(0)), (p * (p / q).log()).sum(dim=1))
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_divergence_has_a_gradient_on_both_sides(which):
+    sides = [LOGITS.clone().requires_grad_(), LOGITS.flip(0).requires_grad_()]
+    divergence(*sides).sum().backward()
+    assert float(sides[which].grad.abs().sum()) > 0
