@@ -8,7 +8,11 @@ import typer
 
 from robust0 import __version__
 from robust0.cli import data, recipe, zoo
+from robust0.cli.audit import audit
+from robust0.cli.gate import gate
 from robust0.cli.harden import harden
+from robust0.cli.report import report
+from robust0.cli.schema import schema
 from robust0.errors import Robust0Error
 from robust0.views import output
 
@@ -22,6 +26,10 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(harden)
+app.command()(audit)
+app.command()(report)
+app.command()(gate)
+app.command()(schema)
 app.add_typer(data.app, name="data")
 app.add_typer(recipe.app, name="recipe")
 app.add_typer(zoo.app, name="zoo")

@@ -1,6 +1,6 @@
 """The attack inside a training step: Sparse-PGD driven for one or a few steps on a whole batch."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, Protocol
 
 import torch
@@ -172,8 +172,3 @@ class _Climb:
                 part = state.take(index)
                 self.attack.tell(part, Reply(logits[index], gradient))
                 state.put(index, part)
-
-
-def with_budget(attack: InnerAttack, threat: Threat) -> InnerAttack:
-    """The same inner attack at another budget (for the budget's warm-up and for probes)."""
-    return replace(attack, threat=threat) if isinstance(attack, InnerSparsePGD) else attack
