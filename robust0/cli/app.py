@@ -1,5 +1,6 @@
 """The robust0 command: its groups, its errors, its exit codes."""
 
+import io
 import os
 import sys
 from typing import Annotated
@@ -53,6 +54,9 @@ def root(
 
 def main() -> None:
     """Run the command; refusals are two lines, never a traceback (unless ROBUST0_DEBUG=1)."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without UTF-8 gets ? for ≤
     sys.exit(run(sys.argv[1:]))
 
 

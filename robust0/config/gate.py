@@ -23,7 +23,7 @@ from robust0.audit.gate import (
 )
 from robust0.audit.rundata import RunData, read_run
 from robust0.decision import Check, Decision, Replay
-from robust0.errors import RecipeError, RunError
+from robust0.errors import EvaluationError, RecipeError, RunError
 from robust0.events import Transfer
 from robust0.records import Report
 from robust0.wording import identity_of, tidy
@@ -76,6 +76,7 @@ def evaluate(options: GateOptions, progress: Progress) -> Outcome:
         return _replay_only(options, _there(before), allowed, progress)
     run = read_run(options.run)
     _refuse_silent_sample(run)
+    _refuse_violations(run)
     after = baselines.of_run(run)
     results, checks = run.report.results, list[Check]()
     notes: tuple[str, ...] = ()
@@ -108,6 +109,7 @@ def make_baseline(options: GateOptions) -> tuple[Path, Baseline]:
         )
     run = read_run(options.run)
     _refuse_silent_sample(run)
+    _refuse_violations(run)
     made = baselines.of_run(run, attempts=baselines.KEPT)
     baselines.write(options.write_baseline, made)
     return options.write_baseline, made
@@ -158,6 +160,17 @@ def _refuse_silent_sample(run: RunData) -> None:
         raise RunError(
             "this run used the embedded sample because the full data was absent",
             "audit with --data sample, or pull the data first: robust0 data pull cifar10",
+        )
+
+
+def _refuse_violations(run: RunData) -> None:
+    """Numbers of attacks that broke their own promises decide nothing."""
+    rows = [row for result in run.report.results.budgets for row in result.attacks]
+    broken = sum(row.violations for row in rows)
+    if broken:
+        raise EvaluationError(
+            f"attacks of this run broke their own promises {broken} times: nothing rests on it",
+            "audit again; the report names the attacks",
         )
 
 

@@ -1,0 +1,127 @@
+"""The audit for Python: a module and images in, a report out; no files are written."""
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import torch
+from torch import nn
+
+from robust0.audit.given import given_images
+from robust0.audit.run import run
+from robust0.config.build_audit import AuditRequest, build_audit
+from robust0.config.build_subject import tensors_digest
+from robust0.config.load import Resolved, load_recipe
+from robust0.distributed import World
+from robust0.errors import AttackContractError, ModelError, RecipeError
+from robust0.events import AuditEvent, AuditFinished
+from robust0.records import Report, Unit
+
+
+def audit(
+    module: nn.Module,
+    images: Any,  # noqa: ANN401 - a tensor, an array or nested lists
+    labels: Any,  # noqa: ANN401
+    eps: int | Sequence[int] = 20,
+    effort: Literal["smoke", "quick", "standard", "paper"] = "quick",
+    *,
+    attacks: str | Sequence[str] = "all",
+    unit: Unit = "pixel",
+    mode: Literal["battery", "cascade"] = "battery",
+    thorough: bool = False,
+    seed: int = 0,
+    batch_size: int | None = None,
+    precision: Literal["fp32", "bf16"] = "fp32",
+    compile: bool = False,  # noqa: A002 - the name of the command line's option
+    progress: Callable[[AuditEvent], None] | None = None,
+) -> Report:
+    """Attack a module and report an upper bound on its robust accuracy.
+
+    The module is used in eval mode on the device it is on and is left as it was. It returns logits
+    for images in [0, 1]; normalisation is its own affair.
+
+    Args:
+        module: the network.
+        images: (N, C, H, W) floats in [0, 1].
+        labels: (N,) class numbers of any integer type.
+        eps: how many sites may change, or several such budgets.
+        effort: how long attacks search; at ``quick`` they are far from converged.
+        attacks: names or groups (``saa``, ``worst-case``, ``all``), or several.
+        unit: whether a site is a pixel or a single value of one.
+        mode: every attack on every image, or only on survivors.
+        thorough: try smaller budgets on all images, not only on those that fell.
+        seed: of the attacks' draws.
+        batch_size: images per model call; part of what makes a result repeatable.
+        precision: of the search; verdicts are always float32.
+        compile: search with torch.compile.
+        progress: told every event.
+    """
+    if not isinstance(module, nn.Module):
+        raise ModelError(
+            f"expected a torch.nn.Module, got a {type(module).__name__}",
+            "wrap a function in a module whose forward calls it",
+        )
+    weight = next(module.parameters(), None)
+    device = weight.device if weight is not None else torch.device("cpu")
+    data = given_images(images, labels, device)
+    name = type(module).__name__
+    request = AuditRequest(
+        network=module,
+        data=data,
+        budgets=_budgets(eps),
+        device=device,
+        model=name,
+        arch=name,
+        identity=tensors_digest(module),
+        thorough=thorough,
+        rows=batch_size,
+        precision=precision,
+        compile=compile,
+    )
+    resolved = _recipe(name, request.budgets, unit, len(data), mode, effort, attacks, seed)
+    report: Report | None = None
+    for event in run(build_audit(resolved, request), World(), resume=False):
+        if progress is not None:
+            progress(event)
+        if isinstance(event, AuditFinished):
+            report = event.report
+    if report is None:
+        raise KeyboardInterrupt
+    violations = sum(row.violations for b in report.results.budgets for row in b.attacks)
+    if violations:
+        raise AttackContractError(
+            f"attacks broke their own promises {violations} times: no number may be used",
+            "this is a bug of robust0: please report it",
+        )
+    return report
+
+
+def _budgets(eps: int | Sequence[int]) -> tuple[int, ...]:
+    given = [eps] if isinstance(eps, int) else list(eps)
+    if not given or not all(type(value) is int and value >= 1 for value in given):
+        raise RecipeError(
+            f"eps must be whole numbers of at least 1, got {eps!r}", "for example eps=20"
+        )
+    return tuple(sorted(set(given), reverse=True))
+
+
+def _recipe(
+    model: str, budgets: tuple[int, ...], unit: Unit, images: int, mode: str, effort: str,
+    attacks: str | Sequence[str], seed: int,
+) -> Resolved:  # fmt: skip
+    """The same road as the command line's: a recipe, so that settings are checked and hashed."""
+    words = attacks.split(",") if isinstance(attacks, str) else list(attacks)
+    if mode == "cascade" and words == ["all"]:
+        words = ["worst-case"]
+    changes = {
+        "dataset.name": "given images",
+        "dataset.image_size": None,
+        f"threat.{unit}s": budgets[0],
+        "audit.mode": mode,
+        "audit.effort": effort,
+        "audit.images": images,
+        "audit.attacks": [word.strip() for word in words],
+        "audit.seed": seed,
+    }
+    overrides = [f"{key}={json.dumps(value)}" for key, value in changes.items()]
+    return load_recipe("cifar10", model=model, overrides=overrides)

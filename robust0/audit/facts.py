@@ -1,0 +1,109 @@
+"""What a run directory knows of itself beside its verdicts: enough to rebuild every report."""
+
+from pathlib import Path
+
+from robust0.errors import RunError
+from robust0.files import write_text
+from robust0.records import Flag, Frozen, Settings, Subject
+
+RUN = "run.json"
+CHECKS = "checks.json"
+Scalar = int | float | str | bool | None
+
+
+class AttackFacts(Frozen):
+    """A configured attack; ``passes`` is the most an image can cost it, by budget."""
+
+    name: str
+    kind: str
+    revision: int
+    params: dict[str, Scalar]
+    notes: tuple[str, ...]
+    black_box: bool
+    passes: dict[int, int]
+
+
+class Facts(Frozen):
+    """Everything a report says that does not follow from verdicts."""
+
+    subject: Subject
+    settings: Settings
+    thorough: bool
+    class_names: tuple[str, ...]
+    attacks: tuple[AttackFacts, ...]  # in the order in which they run
+    ensembles: dict[str, tuple[str, ...]]  # named groups whose attacks all run
+    untested: tuple[str, ...]
+
+
+class RunFile(Frozen):
+    """run.json, written once when a run starts.
+
+    ``identity`` is what a resumed run must have in common with it; ``options`` are what the command
+    line needs to build the same job again.
+    """
+
+    schema_version: int = 1
+    identity: dict[str, Scalar]
+    options: dict[str, Scalar | list[int]]
+    image_shape: tuple[int, int, int]
+    facts: Facts
+    started: str
+    command: tuple[str, ...]
+    processes: int
+
+
+class Checks(Frozen):
+    """checks.json: what the model's behaviour said before the first attack."""
+
+    flags: tuple[Flag, ...]
+
+
+def write_run(folder: Path, run: RunFile) -> None:
+    """Write run.json, whole or not at all."""
+    write_text(folder / RUN, run.model_dump_json(indent=1) + "\n")
+
+
+def read_run(folder: Path) -> RunFile:
+    """The run.json of a run directory."""
+    path = folder / RUN
+    if not path.is_file():
+        raise RunError(f"{folder} holds no audit", "give the run directory of robust0 audit")
+    try:
+        return RunFile.model_validate_json(path.read_bytes())
+    except ValueError as problem:
+        raise RunError(
+            f"{path} is damaged or was written by another version of robust0",
+            "start the audit anew",
+        ) from problem
+
+
+def check_identity(folder: Path, identity: dict[str, Scalar]) -> None:
+    """Refuse to go on with a run that was not made by an equal job, naming the differences."""
+    before = read_run(folder).identity
+    names = [*before, *(name for name in identity if name not in before)]
+    changed = [
+        f"{name} (was {_short(before.get(name))}, is {_short(identity.get(name))})"
+        for name in names
+        if before.get(name) != identity.get(name)
+    ]
+    if changed:
+        raise RunError(
+            f"the run in {folder} was started with another {'; '.join(changed)}",
+            "restore what it was started with, or start a new run with -o",
+        )
+
+
+def write_checks(folder: Path, flags: tuple[Flag, ...]) -> None:
+    """Remember the flags raised before the attacks."""
+    write_text(folder / CHECKS, Checks(flags=flags).model_dump_json(indent=1) + "\n")
+
+
+def read_checks(folder: Path) -> tuple[Flag, ...] | None:
+    """The flags raised before the attacks, or None if the checks have not run."""
+    path = folder / CHECKS
+    return Checks.model_validate_json(path.read_bytes()).flags if path.is_file() else None
+
+
+def _short(value: Scalar) -> str:
+    text = "-" if value is None else str(value)
+    return text if len(text) <= 24 else f"{text[:12]}..."

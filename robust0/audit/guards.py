@@ -1,0 +1,34 @@
+"""Conditions under which an audit runs: repeatable kernels, and a clear word when memory ends."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from robust0.errors import EvaluationError
+
+_FULL = re.compile(r"out of memory|(can't|cannot|not enough memory to) allocate|not enough memory")
+
+
+@contextmanager
+def exact_kernels() -> Iterator[None]:
+    """The same kernels for the same shapes, in full float32, so that verdicts can be repeated."""
+    with torch.backends.cudnn.flags(
+        enabled=True, benchmark=False, deterministic=True, allow_tf32=False
+    ):
+        yield
+
+
+@contextmanager
+def enough_memory(rows: int) -> Iterator[None]:
+    """Say what to do when a call does not fit; its size is part of the run's identity."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as problem:
+        if isinstance(problem, RuntimeError) and not _FULL.search(str(problem).lower()):
+            raise
+        raise EvaluationError(
+            f"out of memory at {rows} images per call",
+            f"start a new run with --batch-size {max(16, rows // 2)}",
+        ) from problem

@@ -1,0 +1,178 @@
+"""Pictures of a report, inline: images as enlarged PNG data URIs, the curve as SVG."""
+
+import base64
+import io
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from markupsafe import Markup
+from numpy.typing import NDArray
+from PIL import Image
+
+from robust0.records import Accuracy, Results
+
+_SIDE = 128  # pixels on the page that an enlarged image has at least
+_WIDTH, _HEIGHT = 1000, 380
+_LEFT, _RIGHT, _TOP, _BOTTOM = 58, 16, 14, 52
+
+
+def data_uri(image: NDArray[np.float32]) -> str:
+    """An image (C, H, W) in [0, 1] as a PNG, enlarged without smoothing so that pixels show."""
+    picture = Image.fromarray(_rgb(image))
+    factor = math.ceil(_SIDE / max(picture.size))
+    if factor > 1:
+        size = (picture.width * factor, picture.height * factor)
+        picture = picture.resize(size, Image.Resampling.NEAREST)
+    buffer = io.BytesIO()
+    picture.save(buffer, "PNG", optimize=True)
+    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
+
+
+def changed_picture(
+    before: NDArray[np.float32], after: NDArray[np.float32], differs: NDArray[np.bool_]
+) -> NDArray[np.float32]:
+    """The new colours where a pixel changed, over a faded grey copy of the clean image.
+
+    On large images a single pixel is lost to the eye, so each is drawn as a small square.
+    """
+    grey = before.mean(axis=0, keepdims=True) * np.float32(0.22) + np.float32(0.39)
+    shown = np.repeat(grey, len(before), axis=0)
+    reach = max(before.shape[1:]) // 96
+    height, width = differs.shape
+    for row, column in zip(*np.nonzero(differs), strict=True):
+        rows = slice(max(0, row - reach), min(height, row + reach + 1))
+        columns = slice(max(0, column - reach), min(width, column + reach + 1))
+        shown[:, rows, columns] = after[:, row, column][:, None, None]
+    return shown
+
+
+def _rgb(image: NDArray[np.float32]) -> NDArray[np.uint8]:
+    """(H, W, 3) uint8; images without three channels are shown as their grey mean."""
+    if len(image) != 3:
+        image = np.repeat(image.mean(axis=0, keepdims=True), 3, axis=0)
+    levels = np.rint(np.clip(image, 0, 1) * 255).astype(np.uint8)
+    return np.ascontiguousarray(levels.transpose(1, 2, 0))
+
+
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """From budgets and shares to places in the drawing; a little room follows the last budget."""
+
+    largest: int
+
+    @property
+    def end(self) -> float:
+        return 1.03 * max(self.largest, 1)
+
+    def x(self, budget: float) -> float:
+        return _LEFT + (_WIDTH - _LEFT - _RIGHT) * budget / self.end
+
+    def y(self, share: float) -> float:
+        return _TOP + (_HEIGHT - _TOP - _BOTTOM) * (1 - share)
+
+
+def curve_svg(results: Results) -> Markup:
+    """Accuracy over budgets as steps with the Wilson band; marks where ensembles were measured.
+
+    Steps, because what holds at a budget is still an upper bound up to the next one.
+    """
+    points = [(0, results.clean), *((p.budget, p.robust) for p in results.curve if p.budget > 0)]
+    points.sort(key=lambda point: point[0])
+    frame = _Frame(points[-1][0])
+    parts = [*_axes(frame, results.settings.unit), _band(frame, points), _line(frame, points)]
+    for result in results.budgets:
+        parts += [
+            _mark(frame, result.budget, row.robust, row.name)
+            for row in result.ensembles
+            if row.name in {"saa", "worst-case"}
+        ]
+    first, last = points[0], points[-1]
+    description = (
+        f"Accuracy falls from {100 * first[1].share:.1f} % on clean images to "
+        f"{100 * last[1].share:.1f} % with {last[0]} changed {results.settings.unit}s."
+    )
+    body = "\n".join(parts)
+    return Markup(  # noqa: S704 - numbers and words of our own only
+        f'<svg class="curve" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" '
+        f'aria-labelledby="curve-title curve-text"><title id="curve-title">Accuracy over budgets'
+        f'</title><desc id="curve-text">{description}</desc>\n{body}\n</svg>'
+    )
+
+
+def _axes(frame: _Frame, unit: str) -> list[str]:
+    left, right, bottom = frame.x(0), _WIDTH - _RIGHT, frame.y(0)
+    parts = []
+    for tenth in range(0, 11, 2):
+        y = frame.y(tenth / 10)
+        parts.append(f'<line class="grid" x1="{left:.1f}" y1="{y:.1f}" x2="{right}" y2="{y:.1f}"/>')
+        parts.append(
+            f'<text class="tick" x="{left - 8:.1f}" y="{y + 4:.1f}" text-anchor="end">'
+            f"{10 * tenth}</text>"
+        )
+    for budget in ticks(frame.largest):
+        x = frame.x(budget)
+        parts.append(
+            f'<line class="axis" x1="{x:.1f}" y1="{bottom:.1f}" x2="{x:.1f}" '
+            f'y2="{bottom + 5:.1f}"/>'
+            f'<text class="tick" x="{x:.1f}" y="{bottom + 20:.1f}" text-anchor="middle">'
+            f"{budget}</text>"
+        )
+    middle = (_TOP + bottom) / 2
+    parts.append(
+        f'<line class="axis" x1="{left:.1f}" y1="{bottom:.1f}" x2="{right}" y2="{bottom:.1f}"/>'
+        f'<text class="label" x="{(left + right) / 2:.1f}" y="{_HEIGHT - 8}" '
+        f'text-anchor="middle">{unit}s the attacker may change</text>'
+        f'<text class="label" transform="translate(16 {middle:.1f}) rotate(-90)" '
+        'text-anchor="middle">images still right (%)</text>'
+    )
+    return parts
+
+
+def ticks(largest: int, most: int = 10) -> list[int]:
+    """Round numbers from 0 to the largest budget."""
+    step = next(
+        base * 10**power
+        for power in range(19)
+        for base in (1, 2, 5)
+        if largest <= base * 10**power * most
+    )
+    return list(range(0, largest + 1, step))
+
+
+def _steps(frame: _Frame, corners: Sequence[tuple[int, float]]) -> list[tuple[float, float]]:
+    """The path of a function that keeps each value until the next budget."""
+    path: list[tuple[float, float]] = []
+    for budget, share in corners:
+        if path:
+            path.append((frame.x(budget), path[-1][1]))
+        path.append((frame.x(budget), frame.y(share)))
+    path.append((frame.x(frame.end), path[-1][1]))
+    return path
+
+
+def _path(places: Sequence[tuple[float, float]]) -> str:
+    return " ".join(f"{'L' if i else 'M'}{x:.1f} {y:.1f}" for i, (x, y) in enumerate(places))
+
+
+def _band(frame: _Frame, points: Sequence[tuple[int, Accuracy]]) -> str:
+    high = _steps(frame, [(budget, accuracy.high) for budget, accuracy in points])
+    low = _steps(frame, [(budget, accuracy.low) for budget, accuracy in points])
+    return f'<path class="band" d="{_path([*high, *reversed(low)])} Z"/>'
+
+
+def _line(frame: _Frame, points: Sequence[tuple[int, Accuracy]]) -> str:
+    places = _steps(frame, [(budget, accuracy.share) for budget, accuracy in points])
+    return f'<path class="line" d="{_path(places)}"/>'
+
+
+def _mark(frame: _Frame, budget: int, accuracy: Accuracy, name: str) -> str:
+    x, low, high = frame.x(budget), frame.y(accuracy.low), frame.y(accuracy.high)
+    y = frame.y(accuracy.share)
+    bar = f'<line class="whisker {name}" x1="{x:.1f}" y1="{low:.1f}" x2="{x:.1f}" y2="{high:.1f}"/>'
+    if name == "saa":
+        size = 6
+        shape = f"M{x:.1f} {y - size:.1f} L{x + size:.1f} {y:.1f} L{x:.1f} {y + size:.1f} "
+        return f'{bar}<path class="mark saa" d="{shape}L{x - size:.1f} {y:.1f} Z"/>'
+    return f'{bar}<circle class="mark worst-case" cx="{x:.1f}" cy="{y:.1f}" r="5"/>'

@@ -1,0 +1,234 @@
+"""``robust0 audit``: attack a model, report what withstood, fail where asked to."""
+
+import sys
+from contextlib import ExitStack
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from robust0.cli.options import DataDir, Device, Overrides
+from robust0.views.report import ReportFormat
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from robust0.audit.gate import Floor
+    from robust0.audit.job import AuditJob
+    from robust0.decision import Decision
+    from robust0.distributed import World
+    from robust0.records import Report
+
+
+class UnitName(StrEnum):
+    """What one unit of budget buys."""
+
+    PIXEL = "pixel"
+    FEATURE = "feature"
+
+
+class ModeName(StrEnum):
+    """Who meets whom."""
+
+    BATTERY = "battery"
+    CASCADE = "cascade"
+
+
+class EffortName(StrEnum):
+    """How long attacks search."""
+
+    SMOKE = "smoke"
+    QUICK = "quick"
+    STANDARD = "standard"
+    PAPER = "paper"
+
+
+class PrecisionName(StrEnum):
+    """Type of the search's passes; verdicts are always float32."""
+
+    FP32 = "fp32"
+    BF16 = "bf16"
+
+
+def audit(
+    model: Annotated[
+        str | None,
+        typer.Argument(metavar="MODEL", help="A .safetensors checkpoint or hf-hub:OWNER/NAME."),
+    ] = None,
+    eps: Annotated[
+        str | None,
+        typer.Option(help="Budgets, e.g. 20 or 5,10,20; default: the checkpoint's own."),
+    ] = None,
+    unit: Annotated[
+        UnitName | None, typer.Option(help="What --eps counts; default: pixels.")
+    ] = None,
+    images: Annotated[
+        int | None, typer.Option(min=1, help="The first N test images; default: 1,000.")
+    ] = None,
+    effort: Annotated[
+        EffortName | None, typer.Option(help="Budgets of the attacks; default: quick.")
+    ] = None,
+    attacks: Annotated[
+        str | None, typer.Option(help="Names, or saa, worst-case, all (default), by commas.")
+    ] = None,
+    mode: Annotated[
+        ModeName | None,
+        typer.Option(help="battery (default): all attacks on all images; cascade: on survivors."),
+    ] = None,
+    thorough: Annotated[
+        bool, typer.Option("--thorough", help="Smaller budgets on all images, not the fallen.")
+    ] = False,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of the attacks' draws.")] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(help="cifar10, sample, folder:PATH, npz:PATH ...; default: the checkpoint's."),
+    ] = None,
+    data_dir: DataDir = None,
+    factory: Annotated[
+        str | None,
+        typer.Option(metavar="PACKAGE.MODULE:CALLABLE", help="Your own network; MODEL: weights."),
+    ] = None,
+    recipe: Annotated[
+        str | None, typer.Option(help="Take mode, effort, images and attacks from a recipe.")
+    ] = None,
+    overrides: Overrides = None,
+    device: Device = "auto",
+    batch_size: Annotated[
+        int | None, typer.Option(help="Images per model call; part of the run's identity.")
+    ] = None,
+    precision: Annotated[
+        PrecisionName, typer.Option(help="Type of the search; verdicts are always float32.")
+    ] = PrecisionName.FP32,
+    compile_: Annotated[bool, typer.Option("--compile", help="Search with torch.compile.")] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="RUN_DIR", help="Run directory.")
+    ] = None,
+    resume: Annotated[
+        Path | None, typer.Option(metavar="RUN_DIR", help="Go on with an interrupted run.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would run and what it would cost.")
+    ] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit 4 if a check says the numbers mislead.")
+    ] = False,
+    fail_under: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=PERCENT", help="Exit 1 below this; e.g. saa=60; repeatable."),
+    ] = None,
+    form: Annotated[
+        ReportFormat, typer.Option("--output-format", help="How the report is written.")
+    ] = ReportFormat.AUTO,
+) -> None:
+    """Attack a model with the l0 battery and report an upper bound on its robust accuracy.
+
+    robust0 audit model.safetensors --eps 20
+    """
+    from robust0.audit.gate import parse_floor
+    from robust0.config.audit import open_audit
+    from robust0.config.audit_recipe import AuditOptions
+    from robust0.device import resolve
+    from robust0.distributed import local_device, world
+    from robust0.views.output import transfer_bars
+
+    floors = [parse_floor(text) for text in fail_under or ()]
+    options = AuditOptions(
+        model=model, factory=factory, data=data, data_dir=data_dir, recipe=recipe, eps=eps,
+        unit=None if unit is None else unit.value, thorough=thorough, images=images,
+        effort=None if effort is None else effort.value, attacks=attacks,
+        mode=None if mode is None else mode.value, seed=seed, batch_size=batch_size,
+        precision=precision.value, compile=compile_, overrides=tuple(overrides or ()), out=out,
+        resume=resume, floors=tuple(floors),
+    )  # fmt: skip
+    place = local_device(resolve(device))
+    command = ("robust0", *sys.argv[1:])
+    with world(place) as group, ExitStack() as stack:
+        with transfer_bars() as show:
+            job, resuming = stack.enter_context(
+                open_audit(options, place, group, show, command=command, dry_run=dry_run)
+            )
+        report = _run(job, group, form, resume=resuming, dry_run=dry_run)
+    if report is not None:
+        _conclude(report, floors, job.folder, form, strict=strict)
+
+
+def _run(
+    job: "AuditJob", group: "World", form: ReportFormat, *, resume: bool, dry_run: bool
+) -> "Report | None":
+    """Announce the audit and run it; its report, for the leading process of a finished run."""
+    from robust0.audit.estimate import plan
+    from robust0.audit.run import run
+    from robust0.events import AuditFinished
+    from robust0.views.audit import audit_view, silent_audit_view
+    from robust0.views.audit_plan import show_plan
+
+    planned = plan(job, group)
+    if group.leads:
+        show_plan(planned, form, as_data=dry_run)
+    if dry_run:
+        return None
+    report: Report | None = None
+    plain = form is ReportFormat.PLAIN
+    with audit_view(plain=plain) if group.leads else silent_audit_view() as view:
+        for event in run(job, group, resume=resume):
+            view.show(event)
+            if isinstance(event, AuditFinished):
+                if event.interrupted is not None:
+                    raise typer.Exit(128 + event.interrupted)
+                report = event.report
+    return report
+
+
+def _conclude(
+    report: "Report",
+    floors: "Sequence[Floor]",
+    folder: Path | None,
+    form: ReportFormat,
+    *,
+    strict: bool,
+) -> None:
+    """Write the report, then say by the exit code what it means."""
+    from robust0.audit.gate import decide, floor_checks
+    from robust0.errors import AttackContractError, UnreliableError
+    from robust0.views.output import note
+
+    decision = decide(report.results, floor_checks(report.results, floors)) if floors else None
+    _write(report, decision, form)
+    note(f"report: {folder}/report.html, report.md, report.json")
+    violations = sum(row.violations for b in report.results.budgets for row in b.attacks)
+    if violations:
+        raise AttackContractError(
+            f"attacks broke their own promises {violations} times: no number here may be used",
+            f"this is a bug of robust0: please report it with {folder}/verdicts.jsonl",
+        )
+    fatal = [flag.name for flag in report.results.flags if flag.fatal]
+    if strict and fatal:
+        raise UnreliableError(
+            f"the evaluation is not reliable: {', '.join(fatal)}",
+            "the report explains each flag; without --strict they are shown only",
+        )
+    if decision is not None:
+        for check in decision.checks:
+            note(check.message)
+        note(decision.verdict)
+        raise typer.Exit(decision.exit_code)
+
+
+def _write(report: "Report", decision: "Decision | None", form: ReportFormat) -> None:
+    from robust0.audit.finish import report_text
+    from robust0.audit.junit import gate_junit, report_junit
+    from robust0.audit.markdown import gate_markdown, report_markdown
+    from robust0.views.report import show_report
+
+    match form:
+        case ReportFormat.JSON:
+            sys.stdout.write(report_text(report))
+        case ReportFormat.MARKDOWN:
+            gate = f"\n{gate_markdown(decision)}" if decision is not None else ""
+            sys.stdout.write(report_markdown(report) + gate)
+        case ReportFormat.JUNIT:
+            cases = gate_junit(decision, report) if decision else report_junit(report)
+            sys.stdout.write(cases)
+        case _:
+            show_report(report, form)

@@ -1,0 +1,112 @@
+"""``robust0 gate``: a finished run against floors and a baseline, with an exit code for CI."""
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from robust0.cli import github
+from robust0.cli.options import DataDir, Device
+from robust0.errors import Robust0Error
+from robust0.views import output
+from robust0.views.report import ReportFormat
+
+if TYPE_CHECKING:
+    from robust0.config.gate import Outcome
+
+
+class PolicyName(StrEnum):
+    """When a drop fails the gate."""
+
+    STRICT = "strict"
+    SIGNIFICANT = "significant"
+
+
+def gate(
+    run: Annotated[Path | None, typer.Argument(metavar="RUN", help="A run directory.")] = None,
+    baseline: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Compare with this baseline.json.")
+    ] = None,
+    max_drop: Annotated[
+        float | None,
+        typer.Option(metavar="POINTS", help="The largest drop that passes; default: 1."),
+    ] = None,
+    policy: Annotated[
+        PolicyName | None,
+        typer.Option(help="strict (default): a larger drop fails; significant: if p < 0.05 too."),
+    ] = None,
+    metric: Annotated[
+        list[str] | None,
+        typer.Option(help="saa (default), worst-case, clean or an attack; saa@10; repeatable."),
+    ] = None,
+    fail_under: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=PERCENT", help="Exit 1 below this; e.g. saa=60; repeatable."),
+    ] = None,
+    write_baseline: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write RUN's baseline; decide nothing.")
+    ] = None,
+    replay: Annotated[
+        bool, typer.Option("--replay", help="Try the baseline's attempts on the model first.")
+    ] = False,
+    fail_on_replay: Annotated[
+        bool, typer.Option("--fail-on-replay", help="Let the replay's alarm fail the gate.")
+    ] = False,
+    model: Annotated[
+        str | None, typer.Option(help="Replay on this model, before any audit; without RUN.")
+    ] = None,
+    factory: Annotated[
+        str | None,
+        typer.Option(metavar="PACKAGE.MODULE:CALLABLE", help="Its network, if it is your own."),
+    ] = None,
+    device: Device = "auto",
+    data_dir: DataDir = None,
+    form: Annotated[
+        ReportFormat, typer.Option("--output-format", help="How the decision is written.")
+    ] = ReportFormat.AUTO,
+) -> None:
+    """Fail when a model got worse: exit 0 passed, 1 failed, 2 not comparable.
+
+    robust0 gate RUN --baseline baseline.json --max-drop 1.0 --policy significant
+    """
+    from robust0.config.gate import GateOptions, evaluate, make_baseline
+
+    options = GateOptions(
+        run=run, baseline=baseline, write_baseline=write_baseline, max_drop=max_drop,
+        policy=None if policy is None else policy.value, metrics=tuple(metric or ()),
+        floors=tuple(fail_under or ()), replay=replay, fail_on_replay=fail_on_replay, model=model,
+        factory=factory, device=device, data_dir=data_dir,
+    )  # fmt: skip
+    if write_baseline is not None:
+        path, made = make_baseline(options)
+        output.note(f"wrote {path}: {len(made.ids):,} images, {len(made.attempts)} attempts")
+        return
+    try:
+        with output.transfer_bars() as show:
+            outcome = evaluate(options, show)
+    except Robust0Error as refusal:
+        github.publish_refusal(refusal)
+        raise
+    _show(outcome, form)
+    raise typer.Exit(outcome.decision.exit_code)
+
+
+def _show(outcome: "Outcome", form: ReportFormat) -> None:
+    from robust0.audit.junit import gate_junit
+    from robust0.audit.markdown import gate_markdown
+    from robust0.views.gate import show_gate
+
+    for note in outcome.notes:
+        output.note(note)
+    for warning in outcome.warnings:
+        output.warn(warning)
+    if form is ReportFormat.MARKDOWN:
+        sys.stdout.write(gate_markdown(outcome.decision))
+    elif form is ReportFormat.JUNIT:
+        sys.stdout.write(gate_junit(outcome.decision, outcome.report))
+    else:
+        show_gate(outcome.decision, form)
+    machine = form in {ReportFormat.JSON, ReportFormat.JUNIT, ReportFormat.MARKDOWN}
+    github.publish(outcome.decision, data_on_stdout=machine)

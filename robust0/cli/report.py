@@ -1,0 +1,34 @@
+"""``robust0 report``: every report of a finished run, rebuilt from its directory alone."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from robust0.views import output
+from robust0.views.report import ReportFormat
+
+
+def report(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory of robust0 audit.")],
+    form: Annotated[
+        ReportFormat, typer.Option("--output-format", help="How the report is printed.")
+    ] = ReportFormat.AUTO,
+) -> None:
+    """Rebuild report.json, report.html, report.md and JUnit of a run, and print the report.
+
+    Needs neither the model nor the dataset.
+    """
+    from robust0.audit.artefacts import JUNIT, MARKDOWN, rebuild
+    from robust0.views.report import show_report
+
+    made, paths = rebuild(run)
+    if form is ReportFormat.MARKDOWN:
+        sys.stdout.write((run / MARKDOWN).read_text(encoding="utf-8"))
+    elif form is ReportFormat.JUNIT:
+        sys.stdout.write((run / JUNIT).read_text(encoding="utf-8"))
+    else:
+        show_report(made, form)
+    for path in paths:
+        output.note(f"wrote {path}")

@@ -1,0 +1,139 @@
+"""A report in words: how numbers are written, what each one names, and what it does not say."""
+
+from robust0.records import Accuracy, AttackRow, BudgetResult, Results, Settings, Unit
+
+SAA = "saa"
+WORST_CASE = "worst-case"
+_ENSEMBLES = {SAA: "sAA"}
+
+UPPER_BOUND = (
+    "Attacks give an upper bound: the true robust accuracy is at most this, and a stronger attack "
+    "can only lower it."
+)
+INTERVALS = (
+    "Intervals are 95 % Wilson intervals for the choice of images; they say nothing about attacks "
+    "that were not tried."
+)
+CASCADE = (
+    "In a cascade every attack sees only the images that the ones before it left, so no attack has "
+    "an accuracy of its own."
+)
+_EFFORTS = {
+    "smoke": "Effort smoke only shows that everything runs: its numbers say next to nothing.",
+    "quick": "At effort quick the attacks are far from converged: expect lower numbers at effort "
+    "standard and paper.",
+    "standard": "At effort standard the attacks are not converged: expect lower numbers at effort "
+    "paper.",
+}
+
+
+def tidy(text: str, limit: int = 200) -> str:
+    """Text from a file or a user on one line, without control characters, at most ``limit`` long.
+
+    Names reach terminals and pages: an escape sequence or a reversed line must not.
+    """
+    shown = "".join(letter if letter.isprintable() else " " for letter in text)
+    shown = " ".join(shown.split())
+    return shown if len(shown) <= limit else shown[: limit - 1] + "…"
+
+
+def percent(accuracy: Accuracy) -> str:
+    """The share, such as ``53.1 %``."""
+    return f"{100 * accuracy.share:.1f} %"
+
+
+def interval(accuracy: Accuracy) -> str:
+    """The Wilson interval in percent, such as ``50.0 - 56.2``."""
+    return f"{100 * accuracy.low:.1f} - {100 * accuracy.high:.1f}"
+
+
+def number(value: float | None) -> str:
+    """A count or a median: no needless decimals, a dash for none."""
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.1f}"
+
+
+def seconds(value: float | None) -> str:
+    """A duration of an attack."""
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
+
+
+def sites(count: int, unit: Unit) -> str:
+    """``1 pixel``, ``20 pixels``."""
+    return f"{count:,} {unit}{'' if count == 1 else 's'}"
+
+
+def ensemble_name(name: str) -> str:
+    """How people write the name of an ensemble."""
+    return _ENSEMBLES.get(name, tidy(name))
+
+
+def subject(results: Results) -> str:
+    """The model and the data, on one line."""
+    facts = results.subject
+    model = " ".join(tidy(part) for part in (facts.model, facts.method or "") if part)
+    return f"{model} · {tidy(facts.dataset)} {tidy(facts.split)}, {facts.images:,} images"
+
+
+def identity(results: Results, budget: int | None = None) -> str:
+    """What a number must name: battery, effort, budget and unit, image count, seed."""
+    count = len(results.budgets[0].attacks) if results.budgets else 0
+    return identity_of(results.settings, count, results.subject.images, budget)
+
+
+def identity_of(settings: Settings, attacks: int, images: int, budget: int | None = None) -> str:
+    """The same from its parts; without a budget, all of them."""
+    budgets = settings.budgets if budget is None else (budget,)
+    named = ", ".join(str(value) for value in budgets[:-1])
+    allowed = f"{named + ' and ' if named else ''}{sites(budgets[-1], settings.unit)}"
+    return (
+        f"{settings.mode} of {attacks} attack{'' if attacks == 1 else 's'}, effort "
+        f"{tidy(settings.effort)}, {allowed}, {images:,} images, seed {settings.seed}"
+    )
+
+
+def meaning(results: Results) -> list[str]:
+    """The sentences without which the numbers would mislead."""
+    effort = results.settings.effort
+    lines = [UPPER_BOUND]
+    if effort != "paper":
+        unknown = f"At effort {tidy(effort)} the attacks may not be converged."
+        lines.append(_EFFORTS.get(effort, unknown))
+    if results.settings.mode == "cascade":
+        lines.append(CASCADE)
+    return [*lines, INTERVALS]
+
+
+def notes(row: AttackRow) -> str:
+    """The labels an attack's row must carry, such as ``(subsampled)``; else nothing."""
+    return f"({', '.join(tidy(note) for note in row.notes)})" if row.notes else ""
+
+
+def headline(result: BudgetResult) -> list[tuple[str, Accuracy]]:
+    """The ensembles of a budget by the names people know."""
+    return [(ensemble_name(row.name), row.robust) for row in result.ensembles]
+
+
+def class_names(results: Results) -> dict[int, str]:
+    """Class names by label, where the report has them."""
+    return {row.label: tidy(row.name, 60) for row in results.classes}
+
+
+def class_name(names: dict[int, str], label: int) -> str:
+    """A class by name, or by number where it has none."""
+    return names.get(label) or f"class {label}"
+
+
+def shown_budgets(results: Results, most: int = 9) -> list[int]:
+    """Budgets of the curve worth a line each: those attacked, and round ones between."""
+    attacked = {result.budget for result in results.budgets}
+    points = [point.budget for point in results.curve]
+    if len(points) <= most:
+        return points
+    round_ones = [b for b in points if str(b).rstrip("0") in {"1", "2", "5"} and b not in attacked]
+    spare = max(0, most - len(attacked))
+    kept = round_ones[-spare:] if spare else []
+    return sorted({*kept, *(attacked & set(points))})
