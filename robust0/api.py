@@ -1,7 +1,8 @@
 """The audit for Python: a module and images in, a report out; no files are written."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from operator import index
 from typing import Any, Literal
 
 import torch
@@ -97,8 +98,11 @@ def audit(
 
 
 def _budgets(eps: int | Sequence[int]) -> tuple[int, ...]:
-    given = [eps] if isinstance(eps, int) else list(eps)
-    if not given or not all(type(value) is int and value >= 1 for value in given):
+    try:
+        given = [index(value) for value in (eps if isinstance(eps, Iterable) else [eps])]
+    except TypeError:
+        given = []
+    if not given or min(given) < 1 or isinstance(eps, bool):
         raise RecipeError(
             f"eps must be whole numbers of at least 1, got {eps!r}", "for example eps=20"
         )

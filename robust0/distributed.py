@@ -73,8 +73,13 @@ def world(device: torch.device) -> Iterator[World]:
     if not launched():
         yield World(restarts=restarts)
         return
-    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    store, rank, size = next(dist.rendezvous("env://"))
+    # The launcher's store outlives a restart: without a prefix of its own, a restarted process may
+    # read the address of one that has died.
+    store = dist.PrefixStore(f"robust0-attempt-{restarts}", store)
+    backend = "nccl" if device.type == "cuda" else "gloo"
+    dist.init_process_group(backend, store=store, rank=rank, world_size=size)
     try:
-        yield World(dist.get_rank(), dist.get_world_size(), restarts)
+        yield World(rank, size, restarts)
     finally:
         dist.destroy_process_group()

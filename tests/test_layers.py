@@ -38,7 +38,7 @@ ALLOWED = {
     | FACTS
     | {"attacks", "data", "distributed", "files", "interrupt", "losses", "models", "rng", "rundir"}
     | {"threat"},
-    "zoo": BASE | FACTS | {"download", "files", "models", "resources"},
+    "zoo": BASE | FACTS | {"audit", "download", "files", "models", "resources"},
     "config": BASE
     | FACTS
     | {"attacks", "audit", "data", "device", "distributed", "files", "models", "resources", "rng"}
@@ -109,7 +109,7 @@ def test_libraries_have_their_place(library, owners):
 
 
 def commands() -> list[list[str]]:
-    groups = {"data": ["list", "pull", "info"], "recipe": ["list", "show"], "zoo": ["convert"]}
+    groups = {"data": ["list", "pull", "info"], "recipe": ["list", "show"], "zoo": ["list", "show", "pull", "verify", "add", "convert"]}
     return [
         [],
         ["harden"],

@@ -1,5 +1,6 @@
-"""Notes that follow from verdicts: signs that stronger attacks would lower the numbers further."""
+"""Flags that follow from verdicts: bugs of attacks, signs that stronger ones would find more."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 from robust0.audit.facts import Facts
@@ -13,7 +14,7 @@ LATE = 0.9  # of an attack's passes
 def doubts(
     facts: Facts, verdicts: Sequence[Verdict], correct: set[int], images: int
 ) -> tuple[Flag, ...]:
-    """Flags from the verdicts of a run, at its largest budget; none of them is fatal."""
+    """Flags from the verdicts of a run; most look at its largest budget."""
     largest = facts.settings.budgets[0]
     hits = {
         attack.name: {
@@ -23,12 +24,26 @@ def doubts(
         for attack in facts.attacks
     }  # fmt: skip
     found = [
+        _violations(verdicts),
         _black_box(facts, hits, images),
         _late_hits(facts, verdicts, images),
         _gap(facts, hits, len(correct), images),
         _not_monotone(facts, verdicts, images),
     ]
     return tuple(flag for flag in found if flag is not None)
+
+
+def _violations(verdicts: Sequence[Verdict]) -> Flag | None:
+    """Attempts that the judge threw out: a bug of the attack, whose numbers mean nothing."""
+    broken = Counter((v.attack, v.violation) for v in verdicts if v.violation)
+    if not broken:
+        return None
+    named = (f"{attack} ({count}, {what})" for (attack, what), count in sorted(broken.items()))
+    return Flag(
+        name="violation",
+        fatal=True,
+        message=f"{', '.join(named)}: attempts outside the threat model, not counted as hits",
+    )
 
 
 def _black_box(facts: Facts, hits: dict[str, set[int]], images: int) -> Flag | None:

@@ -17,7 +17,7 @@ SECONDS = 1.0  # of measurement, half for each kind of call
 def plan(job: AuditJob, world: World) -> AuditPlanned:
     """What will run and, measured on this machine, what it costs at most."""
     with frozen(job.network):
-        forward, gradient = measure(job, job.oracle())
+        forward, gradient = measure(job, job.oracle, SECONDS)
     per_image = job.facts.settings.compute_rows * world.size
     black_box = {attack.name: attack.black_box for attack in job.facts.attacks}
     costs = []
@@ -39,7 +39,7 @@ def plan(job: AuditJob, world: World) -> AuditPlanned:
     )
 
 
-def measure(job: AuditJob, oracle: Oracle, seconds: float = SECONDS) -> tuple[float, float]:
+def measure(job: AuditJob, oracle: Oracle, seconds: float) -> tuple[float, float]:
     """Seconds of one call of the search: a forward, and a forward with its backward."""
     index = torch.arange(min(oracle.rows, len(job.data)))
     images, labels = job.data.images(index), job.data.labels[index.to(job.data.device)]

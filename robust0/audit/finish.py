@@ -6,6 +6,7 @@ import os
 import platform
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,7 +48,7 @@ def write_clean(
     folder: Path, ids: Sequence[int], labels: Sequence[int], images: NDArray[np.uint8]
 ) -> None:
     """Keep clean images (N, C, H, W), so that a gallery needs no dataset."""
-    tensors = {
+    tensors: dict[str, NDArray[Any]] = {
         "ids": np.array(ids, dtype=np.int64),
         "labels": np.array(labels, dtype=np.int64),
         "images": np.ascontiguousarray(images),

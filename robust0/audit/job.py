@@ -23,17 +23,15 @@ class AuditJob:
     title: str
     folder: Path | None  # None: nothing is written
     network: nn.Module  # normalisation inside, on the device
+    oracle: Oracle  # the door to the network, for use inside ``frozen``; compiled once, if at all
     data: ImageSet  # the images to attack, on the device
     attacks: tuple[tuple[str, Attack[Any]], ...]  # (configured name, attack), in order
-    classes: int
     device: torch.device
-    search_dtype: torch.dtype | None
     facts: Facts
     identity: dict[str, Scalar]
     about: tuple[tuple[str, str], ...] = ()  # what the user should see before it starts
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
-    channels_last: bool = True
 
     @property
     def plan(self) -> Plan:
@@ -48,14 +46,3 @@ class AuditJob:
     def threat(self, budget: int) -> Threat:
         """This many sites, in the unit of the run."""
         return Threat.of(budget, self.facts.settings.unit)
-
-    def oracle(self) -> Oracle:
-        """The door to the model; use it inside ``frozen``."""
-        return Oracle(
-            self.network,
-            self.facts.settings.compute_rows,
-            self.device,
-            search_dtype=self.search_dtype,
-            compiled=self.facts.settings.compiled,
-            channels_last=self.channels_last,
-        )

@@ -16,6 +16,7 @@ class Book:
     verdicts: dict[Key, Verdict] = field(default_factory=dict)
     correct: set[int] = field(default_factory=set)  # images classified correctly when clean
     fallen: dict[int, set[int]] = field(default_factory=dict)  # by budget, to any attack
+    hits: dict[Stage, set[int]] = field(default_factory=dict)  # images that fell, by attack
 
     def add(self, verdicts: Iterable[Verdict]) -> list[Verdict]:
         """Take verdicts in; those that were new."""
@@ -31,16 +32,12 @@ class Book:
                     self.correct.add(verdict.image)
             elif verdict.fooled:
                 self.fallen.setdefault(verdict.budget, set()).add(verdict.image)
+                self.hits.setdefault(key[:2], set()).add(verdict.image)
         return fresh
 
     def knows(self, stage: Stage, image: int) -> bool:
         """Whether this attack at this budget has been decided for an image."""
         return (*stage, image) in self.verdicts
-
-    def broken(self, stage: Stage, images: Iterable[int]) -> set[int]:
-        """The images that this attack broke at this budget."""
-        found = (self.verdicts.get((*stage, image)) for image in images)
-        return {verdict.image for verdict in found if verdict is not None and verdict.fooled}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +79,7 @@ class Plan:
         if self.cascade:
             before: set[int] = set()
             for earlier in self.attacks[: self.attacks.index(attack)]:
-                before |= book.broken((budget, earlier), chosen)
+                before |= book.hits.get((budget, earlier), set())
             chosen = [image for image in chosen if image not in before]
         return chosen
 

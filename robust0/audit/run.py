@@ -56,7 +56,7 @@ class _Run:
 
     def __init__(self, job: AuditJob, world: World, interrupt: Interrupt) -> None:
         self.job, self.world, self.interrupt = job, world, interrupt
-        self.oracle, self.plan = job.oracle(), job.plan
+        self.oracle, self.plan = job.oracle, job.plan
         self.ids: list[int] = job.data.ids.tolist()
         self.position = {image: place for place, image in enumerate(self.ids)}
         self.mine = self.ids[world.rank :: world.size]

@@ -1,72 +1,278 @@
 """``robust0 zoo``: released checkpoints, and old weights made into checkpoints."""
 
-import json
+import sys
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from robust0.cli.options import DataDir, Device, Form
+from robust0.cli.zoo_convert import convert
+from robust0.views import output
+from robust0.views.output import OutputFormat
+
+if TYPE_CHECKING:
+    from robust0.audit.baseline import Baseline
+    from robust0.audit.job import AuditJob
+    from robust0.records import Report
+    from robust0.zoo.cards import Card, RobustScore, Score
+    from robust0.zoo.fetch import Found
+
 app = typer.Typer(
-    help="Released checkpoints; old weights made into checkpoints.", no_args_is_help=True
+    help="Released checkpoints: list, show, pull, verify, add; convert old weights.",
+    no_args_is_help=True,
 )
+_COLUMNS = ("name", "budget", "images", "claimed", "found", "lost", "gained")  # of zoo verify
 
 
-@app.callback()
-def group() -> None:
-    """Released checkpoints; old weights made into checkpoints."""
+def _shipped_ids(incomplete: str) -> list[str]:
+    from robust0.zoo.roots import open_root
+
+    return [name for name in open_root("shipped").listing(refresh=False).cards
+            if name.startswith(incomplete)]  # fmt: skip
 
 
-@app.command()
-def convert(
-    source: Annotated[Path, typer.Argument(help="A pickled state dict (.pth, .pt).")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The .safetensors file to write.")],
-    arch: Annotated[str, typer.Option(help="The network, a timm name, e.g. preact_resnet18.")],
-    classes: Annotated[int, typer.Option(help="How many classes it knows.")] = 10,
-    image_size: Annotated[int, typer.Option(help="Side of its square images.")] = 32,
-    channels: Annotated[int, typer.Option(help="Colour channels of its images.")] = 3,
-    arch_args: Annotated[
-        str, typer.Option(metavar="JSON", help='Its other arguments, e.g. {"patch_size": 2}.')
-    ] = "{}",
-    dataset: Annotated[str | None, typer.Option(help="What it was trained on.")] = None,
-    mean: Annotated[str | None, typer.Option(metavar="M,M,M", help="Its input mean.")] = None,
-    std: Annotated[str | None, typer.Option(metavar="S,S,S", help="Its input deviation.")] = None,
+Id = Annotated[
+    str, typer.Argument(metavar="ID", help="From zoo list.", autocompletion=_shipped_ids)
+]
+Zoo = Annotated[
+    str | None,
+    typer.Option(
+        "--zoo",
+        metavar="ZOO",
+        help="A folder, an https:// address, hf-hub:OWNER/REPO@COMMIT or shipped; "
+        "default: ROBUST0_ZOO, then zoo: in the settings, then shipped.",
+    ),
+]
+
+
+@app.command("list")
+def list_command(zoo: Zoo = None, form: Form = OutputFormat.AUTO) -> None:
+    """List the models of a zoo with their measured accuracies in percent."""
+    from robust0.zoo.fetch import cards
+
+    found, notes = cards(zoo)
+    for text in notes:
+        output.warn(text)
+    if not found:
+        output.note("this zoo has no models")
+    rows = [
+        {
+            "id": card.id,
+            "architecture": card.architecture,
+            "data": card.dataset,
+            "method": card.method,
+            "budget": f"{card.eval_budget.sites} {card.eval_budget.unit}s",
+            "clean": card.audit.clean.percent,
+            "sAA": _percent(card.score("saa")),
+            "effort": card.audit.effort,
+            "size": f"{card.size / 1e6:.1f} MB",
+        }
+        for card in found
+    ]
+    if found or form is OutputFormat.JSON:
+        output.table("models", rows, form)
+
+
+@app.command("show")
+def show_command(name: Id, zoo: Zoo = None, form: Form = OutputFormat.AUTO) -> None:
+    """Show a model's card, its accuracy over budgets and where the numbers come from."""
+    from robust0.records import Report
+    from robust0.views.zoo import show_card
+    from robust0.wording import shown_budgets
+    from robust0.zoo.documents import read_json
+    from robust0.zoo.fetch import attachment, drive, find
+
+    found = find(name, zoo)
+    _say_stale(found)
+    path = drive(attachment(found, "report"))
+    report = read_json(path, Report)
+    for problem in found.card.problems(report):
+        output.warn(f"card and report disagree: {problem}")
+    results = report.results
+    if form is OutputFormat.JSON:
+        values = {
+            "card": found.card.model_dump(mode="json", by_alias=True),
+            "curve": [point.model_dump(mode="json") for point in results.curve],
+            "zoo": found.root.name,
+            "report": str(path),
+        }
+        output.mapping(name, values, form)
+        return
+    wanted = set(shown_budgets(results))
+    curve = [point for point in results.curve if point.budget in wanted]
+    facts = _facts(found.card, report) | {"zoo": found.root.name, "report": str(path)}
+    show_card(found.card.title, facts, curve, results.settings.unit, form)
+
+
+@app.command("pull")
+def pull_command(name: Id, zoo: Zoo = None) -> None:
+    """Bring a model's weights here, resumed and verified; prints their path."""
+    from robust0.zoo.fetch import drive, find, weights
+
+    with output.transfer_bars() as show:
+        found = find(name, zoo)
+        path = drive(weights(found), show)
+    _say_stale(found)
+    sys.stdout.write(f"{path}\n")
+
+
+@app.command("verify")
+def verify_command(
+    name: Id,
+    full: Annotated[
+        bool, typer.Option("--full", help="Attack all of the card's images, not 100 of them.")
+    ] = False,
+    zoo: Zoo = None,
+    device: Device = "cpu",
+    data_dir: DataDir = None,
+    form: Form = OutputFormat.AUTO,
 ) -> None:
-    """Make a safetensors checkpoint from a pickled state dict.
+    """Attack a model again as its card says and compare verdict by verdict; exit 1 if it fails."""
+    from robust0.audit.baseline import Baseline
+    from robust0.records import Report
+    from robust0.zoo.documents import read_json
+    from robust0.zoo.fetch import attachment, drive, find, weights
+    from robust0.zoo.verify import compare, papers
 
-    The pickle is opened with weights_only=True in a process of its own; no other command reads
-    pickles.
-    """
-    from robust0.models.adapt import plan
-    from robust0.models.convert import convert as convert_file
-    from robust0.views.output import note
-
-    chosen = plan(
-        arch,
-        image_shape=(channels, image_size, image_size),
-        classes=classes,
-        args=_arguments(arch_args),
-        mean=_numbers("--mean", mean),
-        std=_numbers("--std", std),
-        adapt=False,
-    )
-    digest = convert_file(source, out, chosen.spec, dataset=dataset)
-    note(f"wrote {out}, sha256 {digest}")
-
-
-def _arguments(text: str) -> dict[str, object]:
-    try:
-        values = json.loads(text)
-    except ValueError:
-        values = None
-    if not isinstance(values, dict):
-        raise typer.BadParameter(f"--arch-args must be a JSON object, got {text!r}")
-    return values
+    with output.transfer_bars() as show:
+        found = find(name, zoo)
+        path = drive(weights(found), show)
+        report = read_json(drive(attachment(found, "report"), show), Report)
+        stored = read_json(drive(attachment(found, "verdicts"), show), Baseline)
+    _say_stale(found)
+    problems = papers(found.card, report, stored)
+    for problem in problems:
+        output.warn(problem)
+    if problems:
+        output.note(f"the claim of {name} does not hold: its card, report and verdicts disagree")
+        raise typer.Exit(1)
+    result = compare(stored, _attacked_again(found.card, stored, path, full, device, data_dir))
+    rows = [
+        {key: getattr(line, key) for key in _COLUMNS} | {"holds": line.holds}
+        for line in result.lines
+    ]
+    output.table(f"{name}: images that withstand, claimed and found", rows, form)
+    same = result.verdicts - result.differing
+    output.note(f"{same:,} of {result.verdicts:,} verdicts are the same")
+    output.note(f"the claim of {name} {'holds' if result.holds else 'does not hold'}")
+    raise typer.Exit(0 if result.holds else 1)
 
 
-def _numbers(name: str, text: str | None) -> tuple[float, ...] | None:
-    if text is None:
-        return None
-    try:
-        return tuple(float(part) for part in text.split(","))
-    except ValueError:
-        raise typer.BadParameter(f"{name} must be numbers with commas, got {text!r}") from None
+def _attacked_again(
+    card: "Card", stored: "Baseline", path: Path, full: bool, device: str, data_dir: Path | None
+) -> "Baseline":
+    """The verdicts of a second audit; says what differs from the first beside them."""
+    import tempfile
+
+    from robust0.audit.baseline import of_run
+    from robust0.audit.gate import loose_differences
+    from robust0.audit.rundata import read_run
+    from robust0.config.zoo import open_verification
+    from robust0.device import resolve
+
+    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
+        folder = Path(name)
+        with output.transfer_bars() as show:
+            opened = open_verification(
+                card, stored, path, folder, full=full, device=resolve(device), data_dir=data_dir,
+                progress=show,
+            )  # fmt: skip
+            job = stack.enter_context(opened)
+        _attack(job)
+        again = of_run(read_run(folder))
+    for difference in loose_differences(stored, again):
+        output.note(f"differs from the card's audit: {difference}")
+    return again
+
+
+@app.command("add")
+def add_command(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory of robust0 harden.")],
+    audit: Annotated[
+        Path, typer.Option("--audit", metavar="AUDIT_RUN", help="Its audit's run directory.")
+    ],
+    name: Annotated[
+        str | None, typer.Option("--id", help="Default: data, method and network.")
+    ] = None,
+    title: Annotated[str | None, typer.Option(help="One line about the model.")] = None,
+    licence: Annotated[str, typer.Option(help="Of the weights.")] = "MIT",
+    command: Annotated[
+        str | None, typer.Option(help="That trained it; default: as the run remembers it.")
+    ] = None,
+    external: Annotated[
+        str | None, typer.Option(metavar="URL", help="Where weights above 4 MB have been put.")
+    ] = None,
+    zoo: Annotated[
+        Path | None, typer.Option("--zoo", metavar="DIR", help="Default: ./model_zoo.")
+    ] = None,
+) -> None:
+    """Publish a trained and audited model: card, weights, report and verdicts in a zoo's folder."""
+    from robust0.errors import ZooError
+    from robust0.zoo.add import Publication, add
+
+    folder = zoo or Path("model_zoo")
+    if zoo is None and not folder.is_dir():
+        raise ZooError("there is no ./model_zoo here", "name the zoo's folder: --zoo DIR")
+    said = Publication(name, title, licence, external, command)
+    card = add(run, audit, folder, said)
+    output.note(f"wrote {card.id} to {folder}: card, report, verdicts"
+                + ("" if external else " and weights"))  # fmt: skip
+    sys.stdout.write(f"{folder / card.id}.yaml\n")
+
+
+app.command()(convert)
+
+
+def _attack(job: "AuditJob") -> None:
+    from robust0.audit.run import run
+    from robust0.distributed import World
+    from robust0.events import AuditFinished
+    from robust0.views.audit import audit_view
+
+    with audit_view() as view:
+        for event in run(job, World(), resume=False):
+            if not isinstance(event, AuditFinished):  # which would name a folder about to vanish
+                view.show(event)
+            elif event.interrupted is not None:
+                raise typer.Exit(128 + event.interrupted)
+
+
+def _facts(card: "Card", report: "Report") -> dict[str, object]:
+    """A card as people read it."""
+    from robust0.wording import identity
+
+    training = "-" if card.train_budget is None else card.train_budget.sites
+    arguments = ", ".join(f"{key}={value}" for key, value in card.arch_args.items())
+    facts: dict[str, object] = {
+        "id": card.id,
+        "network": f"{card.architecture} ({arguments})",
+        "data": f"{card.dataset} ({card.variant or 'official'})",
+        "method": card.method,
+        "budget": f"{card.eval_budget.sites} {card.eval_budget.unit}s, trained with {training}",
+        "trained": f"{card.epochs} epochs, seed {card.seed}, {card.date}",
+        "command": card.training_command,
+        "licence": card.licence,
+        "weights": f"{card.source}, {card.size:,} bytes",
+        "sha256": card.sha256,
+        "measured by": identity(report.results),
+        "on": f"{card.audit.dataset} {card.audit.split}, robust0 "
+        f"{card.audit.versions.get('robust0', '-')}, torch {card.audit.versions.get('torch', '-')}",
+        "clean": _words(card.audit.clean),
+    }
+    scores = {f"{row.name} at {row.budget}": f"≤ {_words(row)}" for row in card.audit.robust}
+    return facts | scores
+
+
+def _words(score: "Score") -> str:
+    return f"{score.percent} % ({score.low} - {score.high})"
+
+
+def _percent(score: "RobustScore | None") -> float | None:
+    return None if score is None else score.percent
+
+
+def _say_stale(found: "Found") -> None:
+    if found.stale:
+        output.warn(f"the zoo as last seen: {found.stale}")

@@ -85,7 +85,7 @@ def open_audit(
 def _fresh(
     options: AuditOptions, device: torch.device, progress: Callable[[Transfer], None]
 ) -> tuple[AuditJob, Resolved]:
-    named = find_model(options.model, options.factory)
+    named = find_model(options.model, options.factory, progress)
     name, warnings = data_name(options, named)
     known = named.metadata.eval_budget if named.metadata is not None else None
     asked = budgets_of(options.eps, options.unit, None if options.recipe else known)
@@ -112,7 +112,7 @@ def _recalled(
     kept["data_dir"] = options.data_dir or (Path(kept["data_dir"]) if kept["data_dir"] else None)
     options = replace(options, **kept)
     resolved = load_recipe(str(folder / _RECIPE))
-    named = find_model(options.model, options.factory)
+    named = find_model(options.model, options.factory, progress)
     job = _build(options, resolved, named, budgets, device, progress, ())
     # The words of the first start: results must not depend on where the run is taken up again.
     return replace(job, facts=run.facts), resolved

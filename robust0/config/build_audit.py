@@ -20,7 +20,7 @@ from robust0.config.load import Resolved
 from robust0.config.schema import AttackSpec
 from robust0.data.imageset import ImageSet
 from robust0.errors import ModelError, RecipeError
-from robust0.models.oracle import MIN_ROWS
+from robust0.models.oracle import MIN_ROWS, Oracle
 from robust0.records import Settings, Subject
 from robust0.threat import Threat
 
@@ -50,7 +50,6 @@ class AuditRequest:
     compile: bool = False
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
-    channels_last: bool = True
 
 
 def build_audit(resolved: Resolved, request: AuditRequest) -> AuditJob:
@@ -93,17 +92,25 @@ def build_audit(resolved: Resolved, request: AuditRequest) -> AuditJob:
         title=_title(subject, settings),
         folder=None,
         network=request.network,
+        oracle=_oracle(request, rows),
         data=data,
         attacks=entries,
-        classes=classes,
         device=device,
-        search_dtype=_PRECISIONS[request.precision],
         facts=facts,
         identity=_identity(facts, request),
         about=_about(facts),
         notes=request.notes,
         warnings=request.warnings,
-        channels_last=request.channels_last,
+    )
+
+
+def _oracle(request: AuditRequest, rows: int) -> Oracle:
+    return Oracle(
+        request.network,
+        rows,
+        request.device,
+        search_dtype=_PRECISIONS[request.precision],
+        compiled=request.compile,
     )
 
 

@@ -14,6 +14,7 @@ from robust0.models.build import ModelSpec
 from robust0.models.checkpoint import Metadata, load
 from robust0.models.factory import from_factory
 from robust0.models.pretrained import realize
+from robust0.zoo.fetch import locate
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +59,11 @@ def network_for(
         seed: of fresh weights.
     """
     if factory is not None:
-        made = from_factory(factory, source, seed=seed)
+        made = from_factory(factory, None if source is None else locate(source), seed=seed)
         start = "fresh" if made.sha256 is None else f"sha256 {made.sha256}"
         return Network(made.network, None, factory, (), start)
     if source is not None:
-        return _continued(data, Path(source))
+        return _continued(data, locate(source))
     chosen = plan(
         recipe.name,
         image_shape=data.image_shape,

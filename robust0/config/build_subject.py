@@ -1,6 +1,7 @@
 """The model an audit is about: a checkpoint, a user's factory, or published weights."""
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -9,14 +10,16 @@ from torch import nn
 
 from robust0.data.imageset import ImageSet
 from robust0.errors import ModelError
+from robust0.events import Transfer
 from robust0.models import metadata as notes
 from robust0.models.adapt import plan
 from robust0.models.checkpoint import load
 from robust0.models.factory import from_factory
-from robust0.models.header import one_line, read_header
+from robust0.models.header import read_header
 from robust0.models.metadata import Metadata
 from robust0.models.pretrained import realize
 from robust0.models.sources import Source, find
+from robust0.zoo.fetch import locate
 
 _PUBLISHED = ("hf-hub:", "local-dir:")
 
@@ -56,22 +59,24 @@ class Subjected:
         return self.sha256 or tensors_digest(self.network)
 
 
-def find_model(model: str | None, factory: str | None) -> Named:
-    """What the command line's MODEL and --factory mean."""
+def find_model(
+    model: str | None, factory: str | None, progress: Callable[[Transfer], None] | None = None
+) -> Named:
+    """What the command line's MODEL and --factory mean; a model of the zoo is pulled if need be."""
     if factory is not None:
-        path = None if model is None else locate(model)
+        path = None if model is None else locate(model, progress=progress)
         return Named(model or factory, path, factory, metadata=_peek(path))
     if model is None:
         raise ModelError(
             "no model was named",
-            "give a .safetensors checkpoint, hf-hub:OWNER/NAME or --factory package.module:make",
+            "give a checkpoint, an id from robust0 zoo list, hf-hub:OWNER/NAME or --factory",
         )
     if model.startswith(_PUBLISHED):
         source = find(model)
         path = source.weights()
         metadata = _peek(path)
         return Named(model, path, source=None if metadata else source, metadata=metadata)
-    path = locate(model)
+    path = locate(model, progress=progress)
     metadata = _peek(path)
     if metadata is None:
         raise ModelError(
@@ -80,16 +85,6 @@ def find_model(model: str | None, factory: str | None) -> Named:
         )
     metadata.spec()  # refuses a checkpoint of a factory that was not given
     return Named(model, path, metadata=metadata)
-
-
-def locate(model: str) -> Path:
-    """The file of a model's name: the one place that knows where checkpoints may be."""
-    path = Path(model).expanduser()
-    if path.suffix or path.exists() or "/" in model:
-        return path
-    raise ModelError(
-        f"there is no file named {one_line(model)!r}", "give the path of a .safetensors checkpoint"
-    )
 
 
 def load_model(named: Named, data: ImageSet, *, seed: int) -> Subjected:

@@ -2,6 +2,7 @@
 
 import datetime
 import json
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
@@ -19,6 +20,7 @@ from robust0.files import write_text
 from robust0.models.checkpoint import read_metadata
 from robust0.rundir import owned
 from robust0.training.job import TrainJob
+from robust0.zoo.fetch import locate
 
 _FALLBACK = "cifar10"  # the recipe for data that has none of its own
 
@@ -75,7 +77,7 @@ def resolve(options: HardenOptions) -> Resolved:
             "leave out one of them",
         )
     if options.start_from is not None and options.factory is None:
-        options = _as_checkpoint(options, Path(options.start_from))
+        options = _as_checkpoint(options, locate(options.start_from))
     name = options.recipe
     if name is None:
         name = options.data if options.data in list_recipes() else _FALLBACK
@@ -147,6 +149,7 @@ def _remember(folder: Path, resolved: Resolved, options: HardenOptions) -> None:
     """What a resumed run needs beside the snapshots."""
     kept = {key: asdict(options)[key] for key in _KEPT}
     kept = {key: str(value) if isinstance(value, Path) else value for key, value in kept.items()}
+    kept["command"] = ["robust0", *sys.argv[1:]]
     write_text(folder / "recipe.yaml", dump_recipe(resolved.recipe))
     write_text(folder / "options.json", json.dumps(kept, indent=2) + "\n")
 
@@ -172,6 +175,7 @@ def _recall(options: HardenOptions) -> tuple[Resolved, HardenOptions]:
             "leave them out, or start a new run with -o",
         )
     kept = json.loads((folder / "options.json").read_text(encoding="utf-8"))
+    kept.pop("command", None)  # a record of the first start, for the model's card
     if kept["data_dir"] is not None:
         kept["data_dir"] = Path(kept["data_dir"])
     given: dict[str, Any] = {"data_dir": options.data_dir} if options.data_dir else {}

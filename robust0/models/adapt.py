@@ -4,6 +4,7 @@ Most networks are made for 224x224. On 32x32 their first layer would throw most 
 or they refuse it. Each family has its own cure; what the user sets by hand is never overruled.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 from timm.models import get_pretrained_cfg, is_model_in_modules
 
 from robust0.errors import ModelError
-from robust0.models.build import ModelSpec, check_arguments, check_name
+from robust0.models.build import ModelSpec, check_arguments, check_data, check_name
 from robust0.models.sources import Source, find
 
 SMALL = 64  # pixels; up to here an image counts as small
@@ -84,6 +85,7 @@ def plan(
     """
     given = dict(args or {})
     check_arguments(given)
+    check_data(image_shape, classes)
     source = _source(name, pretrained=pretrained)
     arch = source.arch if source is not None else name
     check_name(arch)
@@ -119,7 +121,8 @@ def _checked(
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
     mean = (0.0,) * channels if mean is None else mean
     std = (1.0,) * channels if std is None else std
-    if len(mean) != channels or len(std) != channels or min(std) <= 0:
+    finite = all(math.isfinite(value) for value in (*mean, *std))
+    if not finite or len(mean) != channels or len(std) != channels or min(std) <= 0:
         raise ModelError(
             f"mean {mean} and std {std} do not fit {channels}-channel images",
             "give one mean and one positive std per channel",

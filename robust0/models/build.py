@@ -22,6 +22,8 @@ Argument = Scalar | list[Scalar]
 
 OWN = (*preact.default_cfgs, *small_resnet.default_cfgs)
 MAX_ARGUMENTS = 32
+MAX_CLASSES = 100_000
+MAX_SIDE = 1024  # pixels; bounds the memory of a trial run
 # A hostile checkpoint may ask for any depth: these bound what building it can cost.
 _MAX_LIST, _MAX_NUMBER, _MAX_STRING = 16, 4096, 64
 _NAME = re.compile(r"[a-z0-9_]{1,100}(\.[a-z0-9_]{1,100})?")
@@ -128,6 +130,19 @@ def check_arguments(arguments: Mapping[str, object]) -> None:
                 f"the model argument {key} has the value {one_line(value)!r}",
                 "expected a number up to 4096, a short string, a boolean, or a list of up to 16",
             )
+
+
+def check_data(input_size: tuple[int, int, int], classes: int) -> None:
+    """Refuse images and class counts that a checkpoint could not record."""
+    if not 2 <= classes <= MAX_CLASSES:
+        raise ModelError(
+            f"{classes} classes, expected 2 to {MAX_CLASSES}", "a classifier needs labelled classes"
+        )
+    if min(input_size) < 1 or max(input_size[1:]) > MAX_SIDE:
+        raise ModelError(
+            f"images of (C, H, W) = {input_size}, expected sides of 1 to {MAX_SIDE} pixels",
+            "resize the images",
+        )
 
 
 def check_output(model: nn.Module, spec: ModelSpec) -> None:

@@ -25,12 +25,18 @@ from pydantic import (
 
 from robust0 import __version__
 from robust0.errors import ModelError
-from robust0.models.build import Argument, ModelSpec, check_arguments, check_name
+from robust0.models.build import (
+    MAX_CLASSES,
+    MAX_SIDE,
+    Argument,
+    ModelSpec,
+    check_arguments,
+    check_name,
+)
 from robust0.models.header import no_constant, one_line, unique
 
 SCHEMA = 1
 KEY = "robust0"
-MAX_CLASSES = 100_000
 _MAX_JSON = 20_000_000  # characters of our own JSON
 _MAX_ARGUMENTS = 10_000  # characters of arch_args
 _LIBRARIES = ("torch", "torchvision", "timm", "safetensors", "numpy")
@@ -45,7 +51,7 @@ def _printable(text: str) -> str:
 
 Text = Annotated[str, Field(max_length=1000), AfterValidator(_printable)]
 Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{8,128}$")]
-Side = Annotated[int, Field(ge=1, le=1024)]  # bounds the memory of a trial run
+Side = Annotated[int, Field(ge=1, le=MAX_SIDE)]
 Channels = Annotated[int, Field(ge=1, le=64)]
 Statistics = Annotated[tuple[FiniteFloat, ...], Field(min_length=1, max_length=64)]
 

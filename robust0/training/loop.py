@@ -1,5 +1,6 @@
 """The training loop: plain steps, exact resumption, distributed without changing the arithmetic."""
 
+import inspect
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -75,8 +76,10 @@ class _Run:
         network = self.job.network
         if self.world.size > 1:
             # Two forwards share one backward: broadcasting buffers between them would break it.
+            known = inspect.signature(DistributedDataParallel).parameters
+            switch = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
             devices = [self.job.device] if self.job.device.type == "cuda" else None
-            network = DistributedDataParallel(network, devices, broadcast_buffers=False)
+            network = DistributedDataParallel(network, devices, **{switch: False})
         if self.job.compile:
             network.compile(dynamic=False)
         return network

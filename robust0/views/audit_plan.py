@@ -33,7 +33,8 @@ def show_plan(event: AuditPlanned, form: ReportFormat, *, as_data: bool = False)
         f"{event.forwards_per_second:,.0f} forwards/s, "
         f"{event.gradients_per_second:,.0f} gradients/s{processes}",
     )
-    grid.add_row("cost", f"at most {duration(event.seconds)}; images that fall early cost less")
+    cost = duration(event.seconds)
+    grid.add_row("cost", f"at most about {cost}; images that fall early cost less")
     for note in event.notes:
         grid.add_row("note", Text(tidy(note, 400)))
     (out() if as_data else err()).print(grid)

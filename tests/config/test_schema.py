@@ -41,7 +41,7 @@ def test_the_defaults_are_the_settings_of_the_paper():
                 "schema": 1,
                 "name": spelled.name,
                 "description": spelled.description,
-                "dataset": {"name": "cifar10"},
+                "dataset": {"name": "cifar10", "image_size": 32},
                 "model": {"name": "preact_resnet18"},
                 "threat": {"pixels": 20},
                 "training": {

@@ -101,7 +101,13 @@ def test_normalisation_is_none_unless_given():
 
 
 @pytest.mark.parametrize(
-    ("mean", "std"), [((0.5,), None), (None, (1.0, 1.0)), (None, (1.0, 0.0, 1.0))]
+    ("mean", "std"),
+    [
+        ((0.5,), None),
+        (None, (1.0, 1.0)),
+        (None, (1.0, 0.0, 1.0)),
+        ((float("nan"),) * 3, None),
+    ],
 )
 def test_normalisation_that_does_not_fit(mean, std):
     with pytest.raises(ModelError, match="3-channel images"):
@@ -119,3 +125,12 @@ def test_unknown_names_and_arguments():
         planned("resnet_18", 32)
     with pytest.raises(ModelError, match="cannot be set"):
         planned("resnet18", 32, args={"num_classes": 3})
+
+
+@pytest.mark.parametrize(
+    ("shape", "classes"),
+    [((3, 32, 32), 1), ((3, 32, 32), 10**6), ((3, 2000, 32), 10), ((3, 0, 32), 10)],
+)
+def test_data_that_no_checkpoint_could_record(shape, classes):
+    with pytest.raises(ModelError, match="expected"):
+        plan("resnet18", image_shape=shape, classes=classes)

@@ -1,0 +1,1 @@
+"""Released checkpoints: cards, where they come from, fetching, checking and publishing them."""

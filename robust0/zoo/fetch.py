@@ -1,0 +1,144 @@
+"""From an id to files: a card, its weights, its report; fetched, verified and kept. No torch here.
+
+A folder's files are used where they lie. Those of a web zoo are kept under
+``<cache>/zoo/<hash of the address>/models/<id>/`` and need no network once they are there.
+"""
+
+import difflib
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from robust0.errors import ZooError
+from robust0.events import Transfer
+from robust0.resources import cache_dir
+from robust0.zoo.cards import Card, is_id, is_web, read_card
+from robust0.zoo.documents import MAX_JSON, MAX_YAML
+from robust0.zoo.roots import Bringing, Listing, Root, Wanted, fetched, open_root
+
+Progress = Callable[[Transfer], None]
+_WEIGHTS = ".safetensors"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A model of a zoo: its card is here and checked, its other files may not be."""
+
+    root: Root
+    card: Card
+    stale: str = ""  # why the zoo's present state is not known
+
+
+def find(name: str, zoo: str | None = None, *, refresh: bool = True) -> Found:
+    """The model of this id; refuses others, naming ids that are close.
+
+    Args:
+        name: an id.
+        zoo: which zoo; default: the user's choice.
+        refresh: ask a remote zoo what it holds now, even if that is remembered.
+    """
+    root = open_root(zoo)
+    if not is_id(name):
+        raise ZooError(
+            f"{_shown(name)} is not the id of a model",
+            "ids have a-z, 0-9, '.', '_' and '-': see robust0 zoo list",
+        )
+    listing = root.listing(refresh=refresh)
+    if name not in listing.cards and not refresh:
+        listing = root.listing(refresh=True)
+    return Found(root, _card(root, name, listing), listing.stale)
+
+
+def cards(zoo: str | None = None) -> tuple[list[Card], list[str]]:
+    """Every card of a zoo, and what should be said of the others and of the list itself."""
+    root = open_root(zoo)
+    listing = root.listing(refresh=True)
+    found, notes = [], [f"as last seen: {listing.stale}"] if listing.stale else []
+    for name in listing.cards:
+        try:
+            found.append(_card(root, name, listing))
+        except ZooError as problem:
+            notes.append(f"{name} is left out: {problem.message}")
+    return found, notes
+
+
+def pull(name: str, zoo: str | None = None) -> Generator[Transfer, None, Path]:
+    """Bring a model's weights here, verified; the generator returns their path."""
+    return (yield from weights(find(name, zoo)))
+
+
+def weights(found: Found) -> Bringing:
+    """The weights of a model that has been found."""
+    card = found.card
+    wanted = Wanted(
+        file=card.source, model=card.id, local=f"{card.id}{_WEIGHTS}", sha256=card.sha256,
+        size=card.size, limit=card.size,
+    )  # fmt: skip
+    if is_web(card.source):
+        # By hash: a URL says nothing about which zoo it came from.
+        folder = cache_dir() / "zoo" / "external" / card.sha256
+        return fetched(card.source, folder / wanted.local, wanted)
+    return found.root.bring(wanted)
+
+
+def attachment(found: Found, kind: Literal["report", "verdicts"]) -> Bringing:
+    """The report or the verdicts behind a card."""
+    card = found.card
+    file, digest = (
+        (card.report, card.report_sha256)
+        if kind == "report"
+        else (card.verdicts, card.verdicts_sha256)
+    )
+    return found.root.bring(
+        Wanted(
+            file=file, model=card.id, local=f"{card.id}.{kind}.json", sha256=digest, limit=MAX_JSON
+        )
+    )
+
+
+def locate(source: str, zoo: str | None = None, progress: Progress | None = None) -> Path:
+    """The file that a user means: an existing path, else a model of the zoo, pulled if need be."""
+    path = Path(source).expanduser()
+    if path.exists() and not path.is_dir():
+        return path
+    if not is_id(source) or source.endswith(_WEIGHTS):
+        if path.is_dir():
+            raise ZooError(f"{_shown(source)} is a folder", "name the .safetensors file in it")
+        raise ZooError(
+            f"there is no file {_shown(source)}",
+            "give the path of a .safetensors checkpoint, or an id from robust0 zoo list",
+        )
+    return drive(weights(find(source, zoo, refresh=False)), progress)
+
+
+def drive(bringing: Bringing, progress: Progress | None = None) -> Path:
+    """Run a transfer to its end."""
+    while True:
+        try:
+            event = next(bringing)
+        except StopIteration as end:
+            return Path(end.value)
+        if progress is not None:
+            progress(event)
+
+
+def _card(root: Root, name: str, listing: Listing) -> Card:
+    if name not in listing.cards:
+        known = sorted(listing.cards)
+        near = difflib.get_close_matches(name, known, n=3, cutoff=0.4) or known[:3]
+        raise ZooError(
+            f"there is no file and no model named {name!r} (zoo: {root.name})",
+            f"close: {', '.join(near)}; see robust0 zoo list"
+            if near
+            else "this zoo is empty: choose another with --zoo or ROBUST0_ZOO",
+        )
+    digest, size = listing.cards[name] or (None, None)
+    file = f"{name}.yaml"
+    wanted = Wanted(file=file, model=name, local=file, sha256=digest, size=size, limit=MAX_YAML)
+    return read_card(drive(root.bring(wanted)), name)
+
+
+def _shown(text: str) -> str:
+    """A user's text on one line, not too long."""
+    return repr(text if len(text) <= 200 else f"{text[:199]}…")
