@@ -3,15 +3,17 @@
 Nothing here imports torch until it is called.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from torch import nn
 
+    from robust0.records import Report
+
 __version__ = "0.1.0"
-__all__ = ["__version__", "load"]
+__all__ = ["__version__", "audit", "load"]
 
 
 def load(source: "str | Path", *, device: str = "cpu") -> "nn.Module":
@@ -26,3 +28,26 @@ def load(source: "str | Path", *, device: str = "cpu") -> "nn.Module":
     from robust0.zoo.fetch import locate
 
     return load_checkpoint(locate(str(source)), device=resolve(device)).network.eval()
+
+
+def audit(
+    module: "nn.Module",
+    images: Any,  # noqa: ANN401 - a tensor or an array
+    labels: Any,  # noqa: ANN401 - a tensor or an array
+    eps: "int | tuple[int, ...]" = 20,
+    effort: 'Literal["smoke", "quick", "standard", "paper"]' = "quick",
+    **options: Any,  # noqa: ANN401 - see robust0.api.audit
+) -> "Report":
+    """Attack a network on these images and report an upper bound on its robust accuracy.
+
+    Args:
+        module: takes images (B, C, H, W) in [0, 1], returns logits (B, classes).
+        images: what to attack, as such a batch.
+        labels: the true class of each image.
+        eps: how many pixels may change, or several such budgets.
+        effort: ``smoke``, ``quick``, ``standard`` or ``paper``.
+        options: ``attacks``, ``unit``, ``mode``, ``seed`` and more: see robust0.api.audit.
+    """
+    from robust0 import api
+
+    return api.audit(module, images, labels, eps, effort, **options)

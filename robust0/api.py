@@ -8,8 +8,8 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from robust0.audit.given import given_images
-from robust0.audit.run import run
+from robust0.auditing.given import given_images
+from robust0.auditing.run import run
 from robust0.config.build_audit import AuditRequest, build_audit
 from robust0.config.build_subject import tensors_digest
 from robust0.config.load import Resolved, load_recipe

@@ -1,13 +1,18 @@
 """The processes torchrun started, or just this one."""
 
+import inspect
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
+from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.rendezvous import rendezvous
+from torch.nn.parallel import DistributedDataParallel
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +71,19 @@ def local_device(device: torch.device) -> torch.device:
     return own
 
 
+def parallel(network: nn.Module, device: torch.device) -> nn.Module:
+    """The network as processes train it together: gradients are averaged, buffers left alone.
+
+    Two forwards share one backward in training: broadcasting buffers between them would break it.
+    """
+    known = inspect.signature(DistributedDataParallel).parameters
+    switch = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
+    options: dict[str, Any] = {switch: False}
+    if device.type == "cuda":
+        options["device_ids"] = [device]
+    return DistributedDataParallel(network, **options)
+
+
 @contextmanager
 def world(device: torch.device) -> Iterator[World]:
     """Join the process group for as long as the block runs."""
@@ -73,10 +91,10 @@ def world(device: torch.device) -> Iterator[World]:
     if not launched():
         yield World(restarts=restarts)
         return
-    store, rank, size = next(dist.rendezvous("env://"))
+    store, rank, size = next(iter(rendezvous("env://")))
     # The launcher's store outlives a restart: without a prefix of its own, a restarted process may
     # read the address of one that has died.
-    store = dist.PrefixStore(f"robust0-attempt-{restarts}", store)
+    store = PrefixStore(f"robust0-attempt-{restarts}", store)
     backend = "nccl" if device.type == "cuda" else "gloo"
     dist.init_process_group(backend, store=store, rank=rank, world_size=size)
     try:

@@ -34,25 +34,45 @@ ALLOWED = {
     "training": BASE
     | {"attacks", "data", "distributed", "events", "files", "interrupt", "losses", "models", "rng"}
     | {"rundir", "threat"},
-    "audit": BASE
+    "auditing": BASE
     | FACTS
     | {"attacks", "data", "distributed", "files", "interrupt", "losses", "models", "rng", "rundir"}
     | {"threat"},
-    "zoo": BASE | FACTS | {"audit", "download", "files", "models", "resources"},
+    "zoo": BASE | FACTS | {"auditing", "download", "files", "models", "resources"},
     "config": BASE
     | FACTS
-    | {"attacks", "audit", "data", "device", "distributed", "files", "models", "resources", "rng"}
+    | {
+        "attacks",
+        "auditing",
+        "data",
+        "device",
+        "distributed",
+        "files",
+        "models",
+        "resources",
+        "rng",
+    }
     | {"rundir", "threat", "training", "zoo"},
     "views": FACTS,
     "cli": BASE
     | FACTS
-    | {"audit", "config", "data", "device", "distributed", "models", "rundir", "training", "views"}
+    | {
+        "auditing",
+        "config",
+        "data",
+        "device",
+        "distributed",
+        "models",
+        "rundir",
+        "training",
+        "views",
+    }
     | {"zoo"},
-    "api": BASE | FACTS | {"audit", "config", "distributed"},
+    "api": BASE | FACTS | {"auditing", "config", "distributed"},
 }
 # The package's own names: __version__ and the public functions.
 ROOT = {"__init__", "__main__"}
-PYDANTIC = {"audit", "config", "models", "records", "zoo"}
+PYDANTIC = {"auditing", "config", "models", "records", "zoo"}
 
 
 def imported(path: Path) -> set[str]:
@@ -109,7 +129,11 @@ def test_libraries_have_their_place(library, owners):
 
 
 def commands() -> list[list[str]]:
-    groups = {"data": ["list", "pull", "info"], "recipe": ["list", "show"], "zoo": ["list", "show", "pull", "verify", "add", "convert"]}
+    groups = {
+        "data": ["list", "pull", "info"],
+        "recipe": ["list", "show"],
+        "zoo": ["list", "show", "pull", "verify", "add", "convert"],
+    }
     return [
         [],
         ["harden"],

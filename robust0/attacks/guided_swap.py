@@ -12,6 +12,7 @@ from robust0.losses import margin
 from robust0.threat import Threat
 
 _SHORTEST = 256  # shortlisted sites, or four times the budget if that is more
+_MEMORY = 0.7  # of what trials taught about a site, kept at each look
 _SHRINK = 3  # moves shrink with this power of the budget left
 
 
@@ -29,12 +30,15 @@ class GuidedSwapState(State):
     move_slots: Tensor  # (B, Q) distinct
     move_sites: Tensor  # (B, Q)
     move_colours: Tensor  # (B, g, Q)
+    move_entries: Tensor  # (B, Q) where in the shortlist its sites come from
+    guided: Tensor  # (B,) bool: they do come from there
     return_gain: Tensor  # (B, k) of giving back a used site
     recolour_gain: Tensor  # (B, k) of giving a used site its best corner
     best_colours: Tensor  # (B, g, k)
     free_sites: Tensor  # (B, L) the most promising free sites
     free_gain: Tensor  # (B, L) of painting one with its best corner
     free_colours: Tensor  # (B, g, L)
+    surprise: Tensor  # (B, S) what trials found painting a site to gain beyond first order
     spread: Tensor  # (B, 2) standard deviation of the gains of painting and of giving back
     looking: Tensor  # (B,) bool: the next query is a look at the incumbent
     spent: Tensor  # (B,) forward-equivalents
@@ -61,10 +65,10 @@ class GuidedSwap:
     leaves_budget: ClassVar[bool] = False
 
     forwards: Annotated[int, Ge(4)] = 400
-    temperature: Annotated[float, Gt(0)] = 1.0
-    explore: Annotated[float, Ge(0), Le(1)] = 0.2
+    temperature: Annotated[float, Gt(0)] = 0.3
+    explore: Annotated[float, Ge(0), Le(1)] = 0.1
     recolour: Annotated[float, Ge(0), Le(1)] = 0.1
-    widest: Annotated[float, Gt(0), Le(1)] = 0.4
+    widest: Annotated[float, Gt(0), Le(1)] = 0.2
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -81,8 +85,8 @@ class GuidedSwap:
         count, groups, all_sites = clean.shape
         k = rows.threat.budget
         free = all_sites - k
-        short = min(free, max(_SHORTEST, 4 * k))
         wide = min(max(int(self.widest * k), 1), free or k)
+        short = max(wide, min(free, max(_SHORTEST, 4 * k)))
 
         def zeros(*shape: int, dtype: torch.dtype = clean.dtype) -> Tensor:
             return torch.zeros(count, *shape, dtype=dtype, device=clean.device)
@@ -96,12 +100,15 @@ class GuidedSwap:
             move_slots=order[:, :wide].clone(),
             move_sites=order[:, :wide].clone(),
             move_colours=clean[:, :, :wide].clone(),
+            move_entries=zeros(wide, dtype=torch.int64),
+            guided=zeros(dtype=torch.bool),
             return_gain=zeros(k),
             recolour_gain=zeros(k),
             best_colours=zeros(groups, k),
             free_sites=zeros(short, dtype=torch.int64),
             free_gain=zeros(short),
             free_colours=zeros(groups, short),
+            surprise=zeros(all_sites),
             spread=zeros(2),
             looking=torch.ones_like(rows.ids, dtype=torch.bool),
             spent=torch.zeros_like(rows.ids),
@@ -126,6 +133,7 @@ class GuidedSwap:
         gap = margin(reply.logits, state.labels)
         state.step = state.step + 1
         if reply.gradient is None:
+            self._learn(state, state.margin - gap)
             better = gap < state.margin
             moved = state.sites.scatter(1, state.move_slots, state.move_sites)
             painted = _put(state.colours, state.move_slots, state.move_colours)
@@ -146,12 +154,39 @@ class GuidedSwap:
         self._propose(state)
         return state.spent + 1 + state.looking > self.forwards
 
+    def _learn(self, state: GuidedSwapState, fall: Tensor) -> None:
+        """Correct the gains of the sites in a trial until their sum is what the margin did."""
+        slots, entries = state.move_slots, state.move_entries
+        old_sites, old_colours = state.sites.gather(1, slots), _at(state.colours, slots)
+        swapped = state.move_sites != old_sites
+        dressed = ~swapped & (state.move_colours == _at(state.best_colours, slots)).all(dim=1)
+        dressed = dressed & (state.move_colours != old_colours).any(dim=1)
+        painted = swapped & state.guided[:, None]
+        terms = torch.stack([swapped, painted, dressed])
+        gains = torch.stack(
+            [
+                state.return_gain.gather(1, slots),
+                state.free_gain.gather(1, entries),
+                state.recolour_gain.gather(1, slots),
+            ]
+        )
+        missing = fall - gains.double().where(terms, 0).sum(dim=(0, 2))
+        share = (missing / terms.sum(dim=(0, 2)).clamp(min=1)).float()
+        returned, added, recoloured = share[:, None] * terms
+        state.return_gain = state.return_gain.scatter_add(1, slots, returned)
+        state.recolour_gain = state.recolour_gain.scatter_add(1, slots, recoloured)
+        state.free_gain = state.free_gain.scatter_add(1, entries, added)
+        # What a site is worth stays with it: giving it back costs what painting it gains.
+        state.surprise = state.surprise.scatter_add(1, state.move_sites, added)
+        state.surprise = state.surprise.scatter_add(1, old_sites, -returned)
+
     def _look(self, state: GuidedSwapState, slope: Tensor, first: Tensor) -> None:
         """Score every way to change the incumbent; rows at their first look choose one."""
         k, short = state.sites.shape[1], state.free_sites.shape[1]
         paint = torch.maximum(slope * (1 - state.clean), -slope * state.clean).sum(dim=1)
         used = torch.zeros_like(paint, dtype=torch.bool).scatter_(1, state.sites, value=True)
-        gain = paint.masked_fill(used & ~first[:, None], -torch.inf)
+        state.surprise = _MEMORY * state.surprise
+        gain = (paint + state.surprise).masked_fill(used & ~first[:, None], -torch.inf)
         top = gain.topk(max(k, short), dim=1)
         corner = (_at(slope, top.indices) > 0).to(slope.dtype)
         state.free_sites = top.indices[:, :short]
@@ -162,11 +197,10 @@ class GuidedSwap:
         here, clean = _at(slope, state.sites), _at(state.clean, state.sites)
         state.best_colours = (here > 0).to(slope.dtype)
         state.recolour_gain = (here * (state.best_colours - state.colours)).sum(dim=1)
-        state.return_gain = (here * (clean - state.colours)).sum(dim=1)
-        state.spread = torch.stack(
-            [_deviation(paint, ~used), _deviation(state.return_gain, torch.ones_like(state.sites))],
-            dim=1,
-        )
+        back = (here * (clean - state.colours)).sum(dim=1)
+        state.return_gain = back - state.surprise.gather(1, state.sites)
+        deviations = _deviation(paint, ~used), _deviation(back, torch.ones_like(state.sites))
+        state.spread = torch.stack(deviations, dim=1)
 
     def _propose(self, state: GuidedSwapState) -> None:
         """Draw the next move; a row about to look gets one that changes nothing."""
@@ -192,23 +226,19 @@ class GuidedSwap:
         colours = _corner_colours(for_colours.reshape(-1, wide, bytes_), groups)
         best = _at(state.best_colours, slots)
         idle = (best == old_colours).all(dim=1) | random_sites[:, None]
-        new_sites, new_colours = old_sites, torch.where(idle[:, None], colours, best)
-        if free:
-            every = torch.ones_like(random_sites)
-            entries = self._draw(state.free_gain, state.spread[:, :1], for_entries, wide, every)
-            anywhere = _free_sites(state.sites, _ranks(for_ranks, free))
-            swapped = torch.where(
-                random_sites[:, None], anywhere, state.free_sites.gather(1, entries)
-            )
-            dressed = torch.where(
-                random_sites[:, None, None], colours, _at(state.free_colours, entries)
-            )
-            new_sites = torch.where(recolour[:, None], old_sites, swapped)
-            new_colours = torch.where(recolour[:, None, None], new_colours, dressed)
+        recoloured = torch.where(idle[:, None], colours, best)
+        entries = self._draw(state.free_gain, state.spread[:, :1], for_entries, wide, ~blind)
+        anywhere = _free_sites(state.sites, _ranks(for_ranks, max(free, 1)))
+        listed, dressed = state.free_sites.gather(1, entries), _at(state.free_colours, entries)
+        swapped = torch.where(random_sites[:, None], anywhere, listed)
+        dressed = torch.where(random_sites[:, None, None], colours, dressed)
+        new_sites = torch.where(recolour[:, None], old_sites, swapped)
+        new_colours = torch.where(recolour[:, None, None], recoloured, dressed)
         moves = (torch.arange(wide, device=slots.device) < size[:, None]) & ~state.looking[:, None]
         state.move_slots = slots
         state.move_sites = torch.where(moves, new_sites, old_sites)
         state.move_colours = torch.where(moves[:, None], new_colours, old_colours)
+        state.move_entries, state.guided = entries, ~random_sites
 
     def _draw(
         self, gains: Tensor, spread: Tensor, words: Tensor, size: int, guided: Tensor

@@ -14,8 +14,8 @@ from robust0.views.report import ReportFormat
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from robust0.audit.gate import Floor
-    from robust0.audit.job import AuditJob
+    from robust0.auditing.gate import Floor
+    from robust0.auditing.job import AuditJob
     from robust0.decision import Decision
     from robust0.distributed import World
     from robust0.records import Report
@@ -125,7 +125,7 @@ def audit(
 
     robust0 audit model.safetensors --eps 20
     """
-    from robust0.audit.gate import parse_floor
+    from robust0.auditing.gate import parse_floor
     from robust0.config.audit import open_audit
     from robust0.config.audit_recipe import AuditOptions
     from robust0.device import resolve
@@ -157,8 +157,8 @@ def _run(
     job: "AuditJob", group: "World", form: ReportFormat, *, resume: bool, dry_run: bool
 ) -> "Report | None":
     """Announce the audit and run it; its report, for the leading process of a finished run."""
-    from robust0.audit.estimate import plan
-    from robust0.audit.run import run
+    from robust0.auditing.estimate import plan
+    from robust0.auditing.run import run
     from robust0.events import AuditFinished
     from robust0.views.audit import audit_view, silent_audit_view
     from robust0.views.audit_plan import show_plan
@@ -189,7 +189,7 @@ def _conclude(
     strict: bool,
 ) -> None:
     """Write the report, then say by the exit code what it means."""
-    from robust0.audit.gate import decide, floor_checks
+    from robust0.auditing.gate import decide, floor_checks
     from robust0.errors import AttackContractError, UnreliableError
     from robust0.views.output import note
 
@@ -216,9 +216,9 @@ def _conclude(
 
 
 def _write(report: "Report", decision: "Decision | None", form: ReportFormat) -> None:
-    from robust0.audit.finish import report_text
-    from robust0.audit.junit import gate_junit, report_junit
-    from robust0.audit.markdown import gate_markdown, report_markdown
+    from robust0.auditing.finish import report_text
+    from robust0.auditing.junit import gate_junit, report_junit
+    from robust0.auditing.markdown import gate_markdown, report_markdown
     from robust0.views.report import show_report
 
     match form:

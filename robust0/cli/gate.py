@@ -94,8 +94,8 @@ def gate(
 
 
 def _show(outcome: "Outcome", form: ReportFormat) -> None:
-    from robust0.audit.junit import gate_junit
-    from robust0.audit.markdown import gate_markdown
+    from robust0.auditing.junit import gate_junit
+    from robust0.auditing.markdown import gate_markdown
     from robust0.views.gate import show_gate
 
     for note in outcome.notes:

@@ -20,7 +20,7 @@ def report(
 
     Needs neither the model nor the dataset.
     """
-    from robust0.audit.artefacts import JUNIT, MARKDOWN, rebuild
+    from robust0.auditing.artefacts import JUNIT, MARKDOWN, rebuild
     from robust0.views.report import show_report
 
     made, paths = rebuild(run)

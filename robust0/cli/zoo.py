@@ -13,8 +13,8 @@ from robust0.views import output
 from robust0.views.output import OutputFormat
 
 if TYPE_CHECKING:
-    from robust0.audit.baseline import Baseline
-    from robust0.audit.job import AuditJob
+    from robust0.auditing.baseline import Baseline
+    from robust0.auditing.job import AuditJob
     from robust0.records import Report
     from robust0.zoo.cards import Card, RobustScore, Score
     from robust0.zoo.fetch import Found
@@ -130,7 +130,7 @@ def verify_command(
     form: Form = OutputFormat.AUTO,
 ) -> None:
     """Attack a model again as its card says and compare verdict by verdict; exit 1 if it fails."""
-    from robust0.audit.baseline import Baseline
+    from robust0.auditing.baseline import Baseline
     from robust0.records import Report
     from robust0.zoo.documents import read_json
     from robust0.zoo.fetch import attachment, drive, find, weights
@@ -166,9 +166,9 @@ def _attacked_again(
     """The verdicts of a second audit; says what differs from the first beside them."""
     import tempfile
 
-    from robust0.audit.baseline import of_run
-    from robust0.audit.gate import loose_differences
-    from robust0.audit.rundata import read_run
+    from robust0.auditing.baseline import of_run
+    from robust0.auditing.gate import loose_differences
+    from robust0.auditing.rundata import read_run
     from robust0.config.zoo import open_verification
     from robust0.device import resolve
 
@@ -226,7 +226,7 @@ app.command()(convert)
 
 
 def _attack(job: "AuditJob") -> None:
-    from robust0.audit.run import run
+    from robust0.auditing.run import run
     from robust0.distributed import World
     from robust0.events import AuditFinished
     from robust0.views.audit import audit_view

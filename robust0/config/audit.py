@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 
-from robust0.audit.facts import RUN, RunFile, check_identity, read_run, write_run
-from robust0.audit.job import AuditJob
-from robust0.audit.store import VERDICTS, clear_stale, writing
+from robust0.auditing.facts import RUN, RunFile, check_identity, read_run, write_run
+from robust0.auditing.job import AuditJob
+from robust0.auditing.store import VERDICTS, clear_stale, writing
 from robust0.config.audit_recipe import (
     AuditOptions,
     budgets_of,

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from robust0.audit.facts import Facts
-from robust0.audit.gate import Floor
+from robust0.auditing.facts import Facts
+from robust0.auditing.gate import Floor
 from robust0.config.build_subject import Named
 from robust0.config.load import Resolved, list_recipes, load_recipe
 from robust0.data.datasets import in_cache

@@ -11,10 +11,10 @@ from torch import nn
 
 from robust0.attacks import ATTACKS
 from robust0.attacks.base import Attack
-from robust0.audit.facts import AttackFacts, Facts, Scalar
-from robust0.audit.job import AuditJob
-from robust0.audit.plan import Plan
-from robust0.audit.preflight import check_model
+from robust0.auditing.facts import AttackFacts, Facts, Scalar
+from robust0.auditing.job import AuditJob
+from robust0.auditing.plan import Plan
+from robust0.auditing.preflight import check_model
 from robust0.config.efforts import BATTERY, GROUPS
 from robust0.config.load import Resolved
 from robust0.config.schema import AttackSpec

@@ -6,9 +6,9 @@ from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
 
-from robust0.audit import baseline as baselines
-from robust0.audit.baseline import Baseline
-from robust0.audit.gate import (
+from robust0.auditing import baseline as baselines
+from robust0.auditing.baseline import Baseline
+from robust0.auditing.gate import (
     Policy,
     decide,
     default_metric,
@@ -21,7 +21,7 @@ from robust0.audit.gate import (
     percentage,
     require_comparable,
 )
-from robust0.audit.rundata import RunData, read_run
+from robust0.auditing.rundata import RunData, read_run
 from robust0.decision import Check, Decision, Replay
 from robust0.errors import EvaluationError, RecipeError, RunError
 from robust0.events import Transfer
@@ -181,7 +181,7 @@ def _replayed(
     allowed: Fraction,
     progress: Progress,
 ) -> Replay:
-    from robust0.audit.replay import replay
+    from robust0.auditing.replay import replay
     from robust0.config.replay import open_subject
 
     subject = open_subject(options, before, run, progress)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from robust0.audit.baseline import Baseline
-from robust0.audit.rundata import RECIPE, RunData
+from robust0.auditing.baseline import Baseline
+from robust0.auditing.rundata import RECIPE, RunData
 from robust0.config.build_subject import Subjected, find_model, load_model
 from robust0.config.load import load_recipe
 from robust0.data.datasets import open_dataset

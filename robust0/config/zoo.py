@@ -10,10 +10,10 @@ from pathlib import Path
 import torch
 
 from robust0.attacks import ATTACKS
-from robust0.audit.baseline import Baseline
-from robust0.audit.facts import RunFile, write_run
-from robust0.audit.job import AuditJob
-from robust0.audit.rundata import RECIPE
+from robust0.auditing.baseline import Baseline
+from robust0.auditing.facts import RunFile, write_run
+from robust0.auditing.job import AuditJob
+from robust0.auditing.rundata import RECIPE
 from robust0.config.build_audit import AuditRequest, build_audit
 from robust0.config.build_subject import Named, load_model
 from robust0.config.load import Resolved, dump_recipe, load_recipe, recipe_hash

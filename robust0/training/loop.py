@@ -1,6 +1,5 @@
 """The training loop: plain steps, exact resumption, distributed without changing the arithmetic."""
 
-import inspect
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -12,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from robust0.data.batches import Batch, train_batches
-from robust0.distributed import World
+from robust0.distributed import World, parallel
 from robust0.errors import RunError
 from robust0.events import (
     EpochDone,
@@ -75,11 +74,7 @@ class _Run:
     def _wrapped(self) -> nn.Module:
         network = self.job.network
         if self.world.size > 1:
-            # Two forwards share one backward: broadcasting buffers between them would break it.
-            known = inspect.signature(DistributedDataParallel).parameters
-            switch = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
-            devices = [self.job.device] if self.job.device.type == "cuda" else None
-            network = DistributedDataParallel(network, devices, **{switch: False})
+            network = parallel(network, self.job.device)
         if self.job.compile:
             network.compile(dynamic=False)
         return network

@@ -16,10 +16,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from robust0.audit.baseline import Baseline, of_run
-from robust0.audit.baseline import write as write_verdicts
-from robust0.audit.finish import report_text
-from robust0.audit.rundata import RunData, read_run
+from robust0.auditing.baseline import Baseline, of_run
+from robust0.auditing.baseline import write as write_verdicts
+from robust0.auditing.finish import report_text
+from robust0.auditing.rundata import RunData, read_run
 from robust0.errors import ZooError
 from robust0.files import atomic, write_text
 from robust0.models.checkpoint import Metadata, read_metadata

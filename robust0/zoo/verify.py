@@ -8,8 +8,8 @@ Pure, without torch: the audit itself is run by the caller.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from robust0.audit.baseline import Baseline
-from robust0.audit.paired import ALPHA, mcnemar
+from robust0.auditing.baseline import Baseline
+from robust0.auditing.paired import ALPHA, mcnemar
 from robust0.records import CLEAN, Report
 from robust0.zoo.cards import Card
 

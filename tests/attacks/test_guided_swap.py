@@ -202,13 +202,13 @@ def test_without_a_gradient_it_searches_at_random(drive, small):
 
 
 def test_large_images_keep_their_state_small(small):
-    """At 224x224 a row holds little beyond the clean image."""
+    """At 224x224 a row holds the clean image and one number per site."""
     problem, threat = small(count=2, shape=(3, 224, 224), classes=3), Threat(pixels=200)
     attack = GuidedSwap(forwards=40)
     state = until_looked(attack, problem, threat)
     advance(attack, state, problem.model)
     image_bytes = state.clean[0].numel() * 4
-    assert state.bytes_per_row() < 1.2 * image_bytes
+    assert state.bytes_per_row() < 1.5 * image_bytes
     assert (threat.count(problem.images, attack.ask(state)) <= 200).all()
 
 

@@ -78,7 +78,7 @@ def place(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("ROBUST0_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("ROBUST0_OFFLINE", "1")
-    monkeypatch.setattr("robust0.audit.estimate.SECONDS", 0.02)
+    monkeypatch.setattr("robust0.auditing.estimate.SECONDS", 0.02)
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield tmp_path

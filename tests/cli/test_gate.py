@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from robust0.cli.gate import gate
 from robust0.errors import DataError, EvaluationError, Robust0Error, RunError
-from tests.audit.factory_report import Recipe, breaks_some, make_run
+from tests.auditing.factory_report import Recipe, breaks_some, make_run
 
 app = typer.Typer()
 app.command()(gate)

@@ -1,7 +1,7 @@
 import json
 
 import pytest
-from typer.testing import CliRunner  # noqa: TID251
+from typer.testing import CliRunner
 
 from robust0.cli.recipe import app
 from robust0.config.load import list_recipes, load_recipe

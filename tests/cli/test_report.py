@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from robust0.cli.report import report
 from robust0.errors import RunError
 from robust0.records import Report
-from tests.audit.factory_report import make_report, make_run
+from tests.auditing.factory_report import make_report, make_run
 
 app = typer.Typer()
 app.command()(report)

@@ -4,10 +4,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from robust0.audit import baseline as baselines
-from robust0.audit.rundata import read_run
+from robust0.auditing import baseline as baselines
+from robust0.auditing.rundata import read_run
 from robust0.cli.schema import schema
-from tests.audit.factory_report import make_run
+from tests.auditing.factory_report import make_run
 
 app = typer.Typer()
 app.command()(schema)

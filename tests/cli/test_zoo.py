@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from robust0.audit.baseline import read as read_baseline
-from robust0.audit.finish import rebuild_report
+from robust0.auditing.baseline import read as read_baseline
+from robust0.auditing.finish import rebuild_report
 from robust0.cli.app import run
 from robust0.config import zoo as config_zoo
 from robust0.data.datasets import open_dataset

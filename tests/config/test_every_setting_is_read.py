@@ -15,12 +15,12 @@ DESCRIPTIVE = {("Recipe", "schema_version"), ("Recipe", "description"), ("Recipe
 
 
 def models():
-    found = {}
-    for module in (parts, schema):
-        for name, value in vars(module).items():
-            if inspect.isclass(value) and issubclass(value, BaseModel) and value.model_fields:
-                found[name] = value
-    return found
+    return {
+        name: value
+        for module in (parts, schema)
+        for name, value in vars(module).items()
+        if inspect.isclass(value) and issubclass(value, BaseModel) and value.model_fields
+    }
 
 
 def attributes_read():

@@ -53,7 +53,7 @@ def test_every_shipped_recipe_validates_for_every_family(name, model):
         ("imagenet100", "resnet34", 224, 200, 1200, 50, 48, 500),
     ],
 )
-def test_the_settings_of_the_paper(name, model, size, test, train, epochs, batch, images):  # noqa: PLR0917
+def test_the_settings_of_the_paper(name, model, size, test, train, epochs, batch, images):
     recipe = load_recipe(name).recipe
     training = recipe.training
     assert (recipe.model.name, recipe.dataset.image_size) == (model, size)
@@ -132,7 +132,9 @@ overrides = st.fixed_dictionaries(
         "description": st.text(max_size=40).map(json.dumps),
         "threat.pixels": st.integers(1, 1000),
         "training.threat": st.sampled_from(["{pixels: 7}", "{features: 21}"]),
-        "training.method": st.sampled_from([name for name in method_names() if "standard" not in name]),
+        "training.method": st.sampled_from(
+            [name for name in method_names() if "standard" not in name]
+        ),
         "training.inner.steps": st.sampled_from([1, 2, 20]),
         "training.optimizer": st.sampled_from(
             ["{kind: adamw}", "{lr: 1e-5}", "{kind: sgd, nesterov: true}"]

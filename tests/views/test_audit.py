@@ -3,7 +3,7 @@ import io
 import pytest
 from rich.console import Console
 
-from robust0.audit.interval import accuracy
+from robust0.auditing.interval import accuracy
 from robust0.events import (
     AttackCost,
     AttackDone,

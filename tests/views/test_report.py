@@ -8,7 +8,7 @@ from rich.console import Console
 from robust0.records import Flag, Report
 from robust0.views.report import Column, ReportFormat, draw_report, show_report, tables
 from robust0.wording import interval, number, percent, seconds
-from tests.audit.factory_report import Recipe, make_report
+from tests.auditing.factory_report import Recipe, make_report
 
 FLAG = Flag(name="not-converged", fatal=False, message="12 of the last 50 rounds broke images")
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from torch import nn
 
-from robust0.audit.finish import rebuild_report
+from robust0.auditing.finish import rebuild_report
 from robust0.download import fetch
 from robust0.models.build import ModelSpec, build
 from robust0.models.checkpoint import Budget, Metadata, save
 from robust0.zoo.add import Publication, add
-from tests.audit.factory_report import Recipe, make_run
+from tests.auditing.factory_report import Recipe, make_run
 
 NAME = "toy-fast"
 COMMAND = ("robust0", "audit", "runs/x/model.safetensors", "--eps", "3", "-o", "/home/me/runs/a")

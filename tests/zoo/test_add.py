@@ -3,7 +3,7 @@ import shutil
 
 import pytest
 
-from robust0.audit.baseline import read as read_baseline
+from robust0.auditing.baseline import read as read_baseline
 from robust0.errors import ModelError, RunError, ZooError
 from robust0.records import Flag, Report
 from robust0.zoo import add as adding

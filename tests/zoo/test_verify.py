@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from robust0.audit.baseline import Baseline
-from robust0.audit.baseline import read as read_baseline
+from robust0.auditing.baseline import Baseline
+from robust0.auditing.baseline import read as read_baseline
 from robust0.records import Report
 from robust0.zoo.cards import read_card
 from robust0.zoo.documents import read_json

@@ -1,0 +1,261 @@
+"""A baseline: the verdicts of a run per image, its settings, and attempts worth trying again.
+
+A gate turns the run it judges into the same form, so that like is compared with like.
+"""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import ConfigDict, Field, StringConstraints, model_validator
+
+from robust0 import __version__
+from robust0.auditing.attempts import Key
+from robust0.auditing.finish import REPORT
+from robust0.auditing.rundata import RunData, damaged, validated
+from robust0.errors import RunError
+from robust0.files import write_text
+from robust0.records import CLEAN, Accuracy, BudgetResult, Frozen, Settings, Subject, Verdict
+
+SCHEMA: Final = 1
+KEPT = 500  # attempts; at 20 pixels a few hundred kilobytes
+
+# One digit per image, in the order of ids: 1 is classified correctly.
+Bits = Annotated[str, StringConstraints(pattern=r"^[01]*$")]
+
+
+class AttackFacts(Frozen):
+    """What makes two attacks the same."""
+
+    name: str
+    kind: str
+    revision: int
+    params: dict[str, int | float | str | bool | None]
+
+
+class BudgetBits(Frozen):
+    """Which images withstood each attack at one budget, and the attacks of each ensemble."""
+
+    budget: int
+    robust: dict[str, Bits]
+    ensembles: dict[str, tuple[str, ...]]
+
+    def union(self, ensemble: str) -> str:
+        """Which images withstood every attack of an ensemble."""
+        rows = zip(*(self.robust[name] for name in self.ensembles[ensemble]), strict=True)
+        return _bits("0" not in row for row in rows)
+
+
+class StoredAttempt(Frozen):
+    """The best that any attack found on one image, as sites and their new values."""
+
+    image: int
+    attack: str
+    budget: int
+    margin: float
+    fooled: bool
+    sites: tuple[Annotated[int, Field(ge=0)], ...]
+    values: tuple[tuple[Annotated[float, Field(ge=0, le=1)], ...], ...]  # one row per site
+
+    @model_validator(mode="after")
+    def _rectangular(self) -> Self:
+        if len(self.values) != len(self.sites) or len({len(row) for row in self.values}) != 1:
+            raise ValueError("values must have one row per site, all of one length")
+        return self
+
+
+class Baseline(Frozen):
+    """baseline.json."""
+
+    schema_version: Literal[1] = Field(SCHEMA, alias="schema")
+    kind: Literal["robust0-baseline"] = "robust0-baseline"
+    robust0: str
+    subject: Subject
+    settings: Settings
+    thorough: bool
+    attacks: tuple[AttackFacts, ...]
+    ids: tuple[int, ...]
+    labels: tuple[int, ...]
+    clean: Bits
+    budgets: tuple[BudgetBits, ...] = Field(min_length=1, description="largest first")
+    attempts: tuple[StoredAttempt, ...] = ()
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, allow_inf_nan=False, populate_by_name=True
+    )
+
+    @model_validator(mode="after")
+    def _one_digit_per_image(self) -> Self:
+        names = {attack.name for attack in self.attacks}
+        bits = [self.clean, *(row for budget in self.budgets for row in budget.robust.values())]
+        if any(len(row) != len(self.ids) for row in (self.labels, *bits)):
+            raise ValueError("labels and verdicts must have one entry per image id")
+        if len(set(self.ids)) != len(self.ids):
+            raise ValueError("an image id occurs twice")
+        if not {attempt.image for attempt in self.attempts} <= set(self.ids):
+            raise ValueError("an attempt names an image that is not in ids")
+        for budget in self.budgets:
+            members = {name for group in budget.ensembles.values() for name in group}
+            if set(budget.robust) != names or not members <= names:
+                raise ValueError(f"the attacks at budget {budget.budget} are not those listed")
+        return self
+
+    def at(self, budget: int) -> BudgetBits | None:
+        """What is known at a budget."""
+        return next((entry for entry in self.budgets if entry.budget == budget), None)
+
+    def survived(self) -> dict[int, bool]:
+        """By image id: right on the clean image and under every attack at the largest budget."""
+        rows = zip(self.clean, *self.budgets[0].robust.values(), strict=True)
+        return {i: all(b == "1" for b in bits) for i, bits in zip(self.ids, rows, strict=True)}
+
+
+def of_run(run: RunData, *, attempts: int = 0) -> Baseline:
+    """A run as a baseline with up to this many attempts."""
+    results = run.report.results
+    if not results.budgets:
+        raise RunError(f"the run in {run.folder} has no results", "audit with at least one attack")
+    ids = run.images
+    clean = [run.verdicts[0, CLEAN, image] for image in ids]
+    made = Baseline(
+        robust0=__version__,
+        subject=results.subject,
+        settings=results.settings,
+        thorough=run.info.facts.thorough,
+        attacks=tuple(
+            AttackFacts(name=row.name, kind=row.kind, revision=row.revision, params=row.params)
+            for row in results.budgets[0].attacks
+        ),
+        ids=ids,
+        labels=tuple(verdict.label for verdict in clean),
+        clean=_bits(not verdict.fooled for verdict in clean),
+        budgets=tuple(_at_budget(run, result) for result in results.budgets),
+        attempts=_stored(run, attempts) if attempts else (),
+    )
+    _agree(made, run)
+    return made
+
+
+def write(path: Path, baseline: Baseline) -> None:
+    """Write baseline.json, whole or not at all, a line per part so that diffs stay readable.
+
+    An older baseline is replaced; a file that is something else is not.
+    """
+    if path.exists():
+        read(path)
+    document: dict[str, Any] = baseline.model_dump(mode="json", by_alias=True)
+    attempts = document.pop("attempts")
+    parts = [f" {json.dumps(key)}: {json.dumps(value)}" for key, value in document.items()]
+    rows = ",\n".join(f"  {json.dumps(attempt)}" for attempt in attempts)
+    parts.append(f' "attempts": [\n{rows}\n ]' if rows else ' "attempts": []')
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_text(path, "{\n" + ",\n".join(parts) + "\n}\n")
+    except OSError as problem:
+        raise RunError(
+            f"cannot write {path}: {problem.strerror}", "choose a writable place"
+        ) from problem
+
+
+def read(path: Path) -> Baseline:
+    """A baseline.json; a file is untrusted input."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise RunError(
+            f"there is no baseline {path}", f"make one: robust0 gate RUN --write-baseline {path}"
+        ) from None
+    except (OSError, ValueError, RecursionError) as problem:
+        raise RunError(f"{path} cannot be read: {problem}", "give a baseline.json") from problem
+    kind = document.get("kind") if isinstance(document, dict) else None
+    if kind != "robust0-baseline":
+        raise RunError(
+            f"{path} is not a baseline", "give a file that robust0 gate RUN --write-baseline wrote"
+        )
+    if document.get("schema") != SCHEMA:
+        raise RunError(
+            f"{path} has schema {document.get('schema')!r}, expected {SCHEMA}",
+            "write it anew with this version: robust0 gate RUN --write-baseline",
+        )
+    return validated(Baseline, document, path)
+
+
+def chosen(run: RunData, most: int) -> list[tuple[Key, Verdict]]:
+    """Per image its lowest-margin attempt at the largest budget; survivors first, then hits.
+
+    A survivor with a small margin is what a slightly worse model loses first. Half of the places
+    are for hits, and either kind may use what the other leaves.
+    """
+    largest = run.report.results.budgets[0].budget
+    best: dict[int, tuple[Key, Verdict]] = {}
+    for key, attempt in run.attempts.found.items():
+        verdict = run.verdicts.get(key)
+        budget, _, image = key
+        if verdict is None or budget != largest or verdict.violation or not len(attempt.sites):
+            continue
+        held = best.get(image)
+        if held is None or verdict.margin < held[1].margin:
+            best[image] = key, verdict
+    ranked = sorted(best.values(), key=lambda pair: (pair[1].margin, pair[1].image))
+    survivors = [pair for pair in ranked if not pair[1].fooled]
+    hits = [pair for pair in ranked if pair[1].fooled]
+    survivors = survivors[: max(most // 2, most - len(hits))]
+    return survivors + hits[: most - len(survivors)]
+
+
+def _stored(run: RunData, most: int) -> tuple[StoredAttempt, ...]:
+    return tuple(
+        StoredAttempt(
+            image=verdict.image,
+            attack=verdict.attack,
+            budget=verdict.budget,
+            margin=verdict.margin,
+            fooled=verdict.fooled,
+            sites=tuple(run.attempts.found[key].sites.tolist()),
+            # The shortest decimals that give back the same float32.
+            values=tuple(
+                tuple(float(str(value)) for value in row) for row in run.attempts.found[key].values
+            ),
+        )
+        for key, verdict in chosen(run, most)
+    )
+
+
+def _at_budget(run: RunData, result: BudgetResult) -> BudgetBits:
+    def withstood(image: int, attack: str) -> bool:
+        verdict = run.verdicts.get((result.budget, attack, image))
+        return not run.verdicts[0, CLEAN, image].fooled and not (verdict and verdict.fooled)
+
+    return BudgetBits(
+        budget=result.budget,
+        robust={
+            row.name: _bits(withstood(image, row.name) for image in run.images)
+            for row in result.attacks
+        },
+        ensembles={row.name: row.attacks for row in result.ensembles},
+    )
+
+
+def _bits(rows: Iterable[bool]) -> str:
+    return "".join("1" if row else "0" for row in rows)
+
+
+def _agree(made: Baseline, run: RunData) -> None:
+    """Refuse a report whose numbers do not follow from the verdicts beside it."""
+    results = run.report.results
+    claims: list[tuple[str, Accuracy, str]] = [(CLEAN, results.clean, made.clean)]
+    for result, entry in zip(results.budgets, made.budgets, strict=True):
+        claims += [
+            (row.name, row.robust, entry.robust[row.name])
+            for row in result.attacks
+            if row.robust is not None
+        ]
+        claims += [(row.name, row.robust, entry.union(row.name)) for row in result.ensembles]
+    for name, accuracy, bits in claims:
+        if (accuracy.count, accuracy.images) != (bits.count("1"), len(bits)):
+            raise damaged(
+                run.folder / REPORT,
+                f"{name} has {accuracy.count} of {accuracy.images} images, the verdicts say "
+                f"{bits.count('1')} of {len(bits)}",
+            )

@@ -1,0 +1,131 @@
+"""Flags that follow from verdicts: bugs of attacks, signs that stronger ones would find more."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from robust0.auditing.facts import Facts
+from robust0.records import CLEAN, Flag, Verdict
+
+POINTS = 0.002  # of all images: 0.2 points, the threshold of AutoAttack's checks
+GAP = 0.02  # between the best attack and all together
+LATE = 0.9  # of an attack's passes
+
+
+def doubts(
+    facts: Facts, verdicts: Sequence[Verdict], correct: set[int], images: int
+) -> tuple[Flag, ...]:
+    """Flags from the verdicts of a run; most look at its largest budget."""
+    largest = facts.settings.budgets[0]
+    hits = {
+        attack.name: {
+            v.image for v in verdicts
+            if v.fooled and v.budget == largest and v.attack == attack.name
+        }
+        for attack in facts.attacks
+    }  # fmt: skip
+    found = [
+        _violations(verdicts),
+        _black_box(facts, hits, images),
+        _late_hits(facts, verdicts, images),
+        _gap(facts, hits, len(correct), images),
+        _not_monotone(facts, verdicts, images),
+    ]
+    return tuple(flag for flag in found if flag is not None)
+
+
+def _violations(verdicts: Sequence[Verdict]) -> Flag | None:
+    """Attempts that the judge threw out: a bug of the attack, whose numbers mean nothing."""
+    broken = Counter((v.attack, v.violation) for v in verdicts if v.violation)
+    if not broken:
+        return None
+    named = (f"{attack} ({count}, {what})" for (attack, what), count in sorted(broken.items()))
+    return Flag(
+        name="violation",
+        fatal=True,
+        message=f"{', '.join(named)}: attempts outside the threat model, not counted as hits",
+    )
+
+
+def _black_box(facts: Facts, hits: dict[str, set[int]], images: int) -> Flag | None:
+    """Attacks without gradients break what gradients could not: they may be misleading."""
+    white = [attack.name for attack in facts.attacks if not attack.black_box]
+    black = [attack.name for attack in facts.attacks if attack.black_box]
+    if facts.settings.mode == "cascade":
+        # Only what came after every white-box attack met images that those had left standing.
+        names = [attack.name for attack in facts.attacks]
+        last = max((names.index(name) for name in white), default=-1)
+        black = [name for name in black if names.index(name) > last]
+    if not white or not black:
+        return None
+    broken = set().union(*(hits[name] for name in white))
+    more = set().union(*(hits[name] for name in black)) - broken
+    if len(more) <= POINTS * images:
+        return None
+    return Flag(
+        name="black-box-beats-white-box",
+        fatal=False,
+        message=f"{' and '.join(black)} broke {len(more)} of {images} images that no gradient "
+        "attack broke: gradients may mislead here (common for l0-trained models)",
+    )
+
+
+def _late_hits(facts: Facts, verdicts: Sequence[Verdict], images: int) -> Flag | None:
+    """Hits in the last tenth of the passes: more passes would find more."""
+    largest = facts.settings.budgets[0]
+    late: list[str] = []
+    for attack in facts.attacks:
+        limit = LATE * attack.passes[largest]
+        count = sum(
+            v.fooled and v.forwards + v.backwards > limit
+            for v in verdicts
+            if v.attack == attack.name and v.budget == largest
+        )
+        if count > POINTS * images:
+            late.append(f"{attack.name} ({count})")
+    if not late:
+        return None
+    return Flag(
+        name="not-converged",
+        fatal=False,
+        message=f"still breaking images in the last tenth of the passes: {', '.join(late)}; "
+        "a higher effort would lower the accuracy further",
+    )
+
+
+def _gap(facts: Facts, hits: dict[str, set[int]], correct: int, images: int) -> Flag | None:
+    """The attacks together are far below the best of them: each misses what others find."""
+    if facts.settings.mode == "cascade" or len(hits) < 2 or images == 0:
+        return None
+    best = max(len(broken) for broken in hits.values())
+    union = len(set().union(*hits.values()))
+    if union - best <= GAP * images:
+        return None
+    return Flag(
+        name="union-below-best",
+        fatal=False,
+        message=f"together the attacks leave {100 * (correct - union) / images:.1f} %, the best "
+        f"alone {100 * (correct - best) / images:.1f} %: none of them has found all there is",
+    )
+
+
+def _not_monotone(facts: Facts, verdicts: Sequence[Verdict], images: int) -> Flag | None:
+    """Images that fell at a smaller budget but not at a larger one."""
+    if len(facts.settings.budgets) < 2 or not facts.thorough:
+        return None
+    fallen = {
+        budget: {v.image for v in verdicts if v.fooled and v.budget == budget and v.attack != CLEAN}
+        for budget in facts.settings.budgets
+    }
+    count = max(
+        len(fallen[small] - fallen[large])
+        for place, large in enumerate(facts.settings.budgets)
+        for small in facts.settings.budgets[place:]
+    )
+    if count <= POINTS * images:
+        return None
+    return Flag(
+        name="not-monotone",
+        fatal=False,
+        message=f"{count} images fell at a smaller budget but not at a larger one: the attacks at "
+        "the larger budget have not converged",
+    )

@@ -1,0 +1,48 @@
+"""Everything an audit needs, as one frozen object; built by robust0.config.build_audit."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from robust0.attacks.base import Attack
+from robust0.auditing.facts import Facts, Scalar
+from robust0.auditing.plan import Plan
+from robust0.auditing.summary import plan_of
+from robust0.data.imageset import ImageSet
+from robust0.models.oracle import Oracle
+from robust0.threat import Threat
+
+
+@dataclass(frozen=True, slots=True)
+class AuditJob:
+    """An audit; ``identity`` is what a resumed run must have in common with the first."""
+
+    title: str
+    folder: Path | None  # None: nothing is written
+    network: nn.Module  # normalisation inside, on the device
+    oracle: Oracle  # the door to the network, for use inside ``frozen``; compiled once, if at all
+    data: ImageSet  # the images to attack, on the device
+    attacks: tuple[tuple[str, Attack[Any]], ...]  # (configured name, attack), in order
+    device: torch.device
+    facts: Facts
+    identity: dict[str, Scalar]
+    about: tuple[tuple[str, str], ...] = ()  # what the user should see before it starts
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def plan(self) -> Plan:
+        """The order of work."""
+        return plan_of(self.facts)
+
+    @property
+    def seed(self) -> int:
+        """Of the attacks' draws."""
+        return self.facts.settings.seed
+
+    def threat(self, budget: int) -> Threat:
+        """This many sites, in the unit of the run."""
+        return Threat.of(budget, self.facts.settings.unit)

@@ -1,0 +1,113 @@
+"""Counts while an audit runs: what each attack has broken, and how much work is behind it."""
+
+import statistics
+from collections import Counter
+from dataclasses import dataclass, field
+
+from robust0.attacks.engine import Outcome, Pulse
+from robust0.auditing.interval import accuracy
+from robust0.auditing.plan import Stage
+from robust0.events import AuditProgress, Standing
+from robust0.records import CLEAN, Accuracy, Verdict
+
+
+@dataclass(slots=True)
+class Meter:
+    """Work in passes. An image that falls early counts as done in full; nothing runs backwards."""
+
+    passes: dict[Stage, int]  # the most an image can cost
+    behind: int = 0  # of the stages before this one
+    total: int = 0  # of this stage
+    done: int = 0
+    ahead: int = 0  # of the stages after it, at most
+    _best: float = 0.0
+    _limit: int = 1
+
+    def open(self, stage: Stage, images: int, known: int, ahead: int) -> None:
+        """Begin a stage; ``known`` of its images have verdicts already."""
+        self.behind += self.total
+        self._limit = self.passes[stage]
+        self.total, self.done, self.ahead = images * self._limit, known * self._limit, ahead
+
+    def pulse(self, event: Pulse) -> None:
+        """One model call of the search."""
+        self.done += event.rows * (2 if event.gradient else 1)
+
+    def finish(self, outcome: Outcome) -> None:
+        """An image needs no more passes."""
+        self.done += max(0, self._limit - outcome.forwards - outcome.backwards)
+
+    def close(self) -> None:
+        """The stage is over, whatever its passes added up to."""
+        self.done = self.total
+
+    def stage_share(self) -> float:
+        """Of this stage, 0 to 1."""
+        return min(1.0, self.done / self.total) if self.total else 1.0
+
+    def share(self) -> float:
+        """Of everything, 0 to 1."""
+        whole = self.behind + self.total + self.ahead
+        now = (self.behind + min(self.done, self.total)) / whole if whole else 1.0
+        self._best = max(self._best, now)
+        return self._best
+
+
+@dataclass(slots=True)
+class Tally:
+    """What attacks have done so far, by stage."""
+
+    images: int
+    broken: dict[Stage, set[int]] = field(default_factory=dict)
+    passes: dict[Stage, list[int]] = field(default_factory=dict)
+
+    def count(self, stage: Stage, outcome: Outcome) -> None:
+        """An image of this process is through."""
+        self._add(stage, outcome.image, outcome.forwards + outcome.backwards, hit=outcome.fooled)
+
+    def restore(self, verdicts: list[Verdict]) -> None:
+        """Verdicts of an earlier run, or of other processes."""
+        for verdict in verdicts:
+            if verdict.attack != CLEAN:
+                stage = (verdict.budget, verdict.attack)
+                used = verdict.forwards + verdict.backwards
+                self._add(stage, verdict.image, used, hit=verdict.fooled)
+
+    def _add(self, stage: Stage, image: int, passes: int, *, hit: bool) -> None:
+        self.passes.setdefault(stage, []).append(passes)
+        broken = self.broken.setdefault(stage, set())
+        if hit:
+            broken.add(image)
+
+    def standing(
+        self, stage: Stage, wanted: int, share: float, *, correct: int, cascade: bool
+    ) -> Standing:
+        """One attack so far."""
+        budget, attack = stage
+        times = self._times(budget)
+        hits, passes = self.broken.get(stage, set()), self.passes.get(stage, [])
+        return Standing(
+            attack=attack,
+            images=wanted,
+            finished=len(passes),
+            broken=len(hits),
+            only=sum(times[image] == 1 for image in hits),
+            robust=None if cascade else accuracy(correct - len(hits), self.images),
+            passes=float(statistics.median(passes)) if passes else None,
+            share=share,
+        )
+
+    def survivors(self, budget: int, correct: int) -> Accuracy:
+        """Images that nothing has broken at this budget."""
+        return accuracy(correct - len(self._times(budget)), self.images)
+
+    def progress(
+        self, budget: int, share: float, standings: tuple[Standing, ...], correct: int
+    ) -> AuditProgress:
+        """The event that views draw."""
+        return AuditProgress(budget, share, self.survivors(budget, correct), standings)
+
+    def _times(self, budget: int) -> Counter[int]:
+        """How many attacks broke each image at this budget."""
+        hits = (broken for stage, broken in self.broken.items() if stage[0] == budget)
+        return Counter(image for broken in hits for image in broken)

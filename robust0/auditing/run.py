@@ -1,0 +1,284 @@
+"""The audit itself: every attack on every image it is to meet, durable as it goes, resumable."""
+
+import time
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from robust0.attacks.engine import Outcome, Pulse, Waiting, search
+from robust0.attacks.judge import judge
+from robust0.auditing import finish
+from robust0.auditing.artefacts import write_all
+from robust0.auditing.facts import check_identity, read_checks, read_run, write_checks
+from robust0.auditing.flags import CONTROL_IMAGES, check
+from robust0.auditing.guards import enough_memory, exact_kernels
+from robust0.auditing.interval import accuracy
+from robust0.auditing.job import AuditJob
+from robust0.auditing.plan import Book, Stage
+from robust0.auditing.progress import Meter, Tally
+from robust0.auditing.store import Store, drop_parts, read_clock, writing
+from robust0.auditing.summary import summarise
+from robust0.auditing.verdicts import clean_verdicts, decide
+from robust0.distributed import World
+from robust0.events import (
+    AttackDone,
+    AuditEvent,
+    AuditFinished,
+    AuditProgress,
+    AuditStarted,
+    CleanDone,
+    FlagRaised,
+    Standing,
+)
+from robust0.interrupt import Interrupt
+from robust0.models.metadata import versions
+from robust0.models.oracle import frozen
+from robust0.records import CLEAN, Flag, Report
+
+FLUSH_SECONDS = 10.0
+FLUSH_OUTCOMES = 64
+DRAW_SECONDS = 0.25  # between two progress events
+POLL_SECONDS = 0.2  # while waiting for other processes
+
+
+def run(job: AuditJob, world: World, *, resume: bool) -> Iterator[AuditEvent]:
+    """Audit to the end, or to the first signal; the run directory always holds a way to go on."""
+    if resume and job.folder is not None:
+        check_identity(job.folder, job.identity)
+    rows = job.facts.settings.compute_rows
+    with Interrupt() as interrupt, frozen(job.network), exact_kernels(), enough_memory(rows):
+        yield from _Run(job, world, interrupt).events()
+
+
+class _Run:
+    """The mutable side of an audit: what is known, what is not yet durable, what time it is."""
+
+    def __init__(self, job: AuditJob, world: World, interrupt: Interrupt) -> None:
+        self.job, self.world, self.interrupt = job, world, interrupt
+        self.oracle, self.plan = job.oracle, job.plan
+        self.ids: list[int] = job.data.ids.tolist()
+        self.position = {image: place for place, image in enumerate(self.ids)}
+        self.mine = self.ids[world.rank :: world.size]
+        self.attacks = dict(job.attacks)
+        settings = job.facts.settings
+        self.store = Store(job.folder, world.rank, settings.unit, job.data.image_shape)
+        self.book, self.tally = Book(), Tally(len(self.ids))
+        passes = {(b, a.name): a.passes[b] for a in job.facts.attacks for b in settings.budgets}
+        self.meter = Meter(passes)
+        self.buffer: list[Outcome] = []
+        self.begun = self.flushed = self.drawn = time.monotonic()
+        self.flags: tuple[Flag, ...] = ()
+
+    # -- the run ---------------------------------------------------------------------------------
+
+    def events(self) -> Iterator[AuditEvent]:
+        job, settings = self.job, self.job.facts.settings
+        self.tally.restore(self.book.add(self.store.open()))
+        yield AuditStarted(
+            job.title, len(self.ids), settings.unit, self.plan.budgets, self.plan.attacks,
+            self.plan.cascade, len(self.book.verdicts), str(job.folder) if job.folder else None,
+        )  # fmt: skip
+        yield from self._clean()
+        yield from self._checks()
+        for stage in self.plan.stages():
+            yield from self._stage(stage)
+        yield from self._rest()
+        self.store.spent("", self._since(self.begun))
+        if self.world.leads:
+            self.store.close()
+        if self._stopping():
+            path = str(job.folder) if job.folder else None
+            yield AuditFinished(None, path, self.interrupt.signal)
+        elif self.world.leads:
+            yield from self._finish()
+
+    def _stopping(self) -> bool:
+        return self.interrupt.signal is not None
+
+    def _fetch(self, positions: Sequence[int]) -> tuple[Tensor, Tensor, Tensor]:
+        data = self.job.data
+        index = torch.tensor(positions, device=data.device)
+        return data.images(index), data.labels[index], data.ids[index]
+
+    # -- before the attacks ----------------------------------------------------------------------
+
+    def _clean(self) -> Iterator[AuditEvent]:
+        """Which images the model gets right; only those are attacked."""
+        due = [image for image in self.mine if not self.book.knows((0, CLEAN), image)]
+        threat = self.job.threat(self.plan.budgets[0])
+        for start in range(0, len(due), self.oracle.rows):
+            if self._stopping():
+                return
+            part = due[start : start + self.oracle.rows]
+            images, labels, ids = self._fetch([self.position[image] for image in part])
+            verdict = judge(self.oracle, threat, images, images, labels)
+            found = clean_verdicts(verdict, ids.tolist(), labels.tolist(), threat.unit)
+            self.store.flush(found, {})
+            self.book.add(found)
+        if self.world.leads:
+            self._others_clean()
+            if not self._stopping():
+                yield CleanDone(accuracy(len(self.book.correct), len(self.ids)))
+
+    def _checks(self) -> Iterator[AuditEvent]:
+        """Raise the flags that the model's behaviour earns, once per run."""
+        if not self.world.leads or self._stopping():
+            return
+        folder = self.job.folder
+        known = read_checks(folder) if folder is not None else None
+        if known is None:
+            correct = [self.position[image] for image in self.ids if image in self.book.correct]
+            first = range(min(self.oracle.rows, len(self.ids)))
+            threat = self.job.threat(self.plan.budgets[0])
+            known = tuple(
+                check(
+                    self.oracle, self._fetch, first, correct[:CONTROL_IMAGES], threat,
+                    self.job.seed,
+                )
+            )  # fmt: skip
+            if folder is not None:
+                with writing(folder):
+                    write_checks(folder, known)
+        self.flags = known
+        yield from (FlagRaised(flag) for flag in known)
+
+    # -- one attack at one budget ----------------------------------------------------------------
+
+    def _stage(self, stage: Stage) -> Iterator[AuditEvent]:
+        if self._stopping():
+            return
+        budget, name = stage
+        threat, attack = self.job.threat(budget), self.attacks[name]
+        due = self.plan.due(stage, self.mine, self.book)
+        wanted = len(self.plan.wanted(stage, self.mine, self.book))
+        self.meter.open(stage, wanted, wanted - len(due), self._ahead(stage))
+        waiting = Waiting([self.position[image] for image in due], self._fetch)
+        begun = self.flushed = time.monotonic()
+        for event in search(attack, name, self.oracle, waiting, threat, self.job.seed):
+            if isinstance(event, Pulse):
+                self.meter.pulse(event)
+            else:
+                self.meter.finish(event)
+                self.tally.count(stage, event)
+                self.buffer.append(event)
+            if len(self.buffer) >= FLUSH_OUTCOMES or self._since(self.flushed) > FLUSH_SECONDS:
+                self._flush(stage)
+            if self._stopping():
+                break
+            if self.world.leads and self._since(self.drawn) > DRAW_SECONDS:
+                yield self._progress(stage)
+        self._flush(stage)
+        if self.world.leads and not self._stopping():
+            self.meter.close()
+            yield self._progress(stage)
+            standing = self._standing(stage, 1.0)
+            if standing.images:
+                survivors = self.tally.survivors(budget, len(self.book.correct))
+                unit = self.job.facts.settings.unit
+                yield AttackDone(budget, unit, standing, survivors, self._since(begun))
+
+    def _flush(self, stage: Stage) -> None:
+        """Prune and make durable what has been found since the last time."""
+        self.store.spent(stage[1], self._since(self.flushed))
+        outcomes, self.buffer = self.buffer, []
+        attack, threat = self.attacks[stage[1]], self.job.threat(stage[0])
+
+        def images_of(images: Sequence[int]) -> tuple[Tensor, Tensor]:
+            images_, labels, _ = self._fetch([self.position[image] for image in images])
+            return images_, labels
+
+        verdicts, attempts = decide(
+            self.oracle, threat, stage, attack.revision, outcomes, images_of
+        )
+        self.store.flush(verdicts, attempts)
+        self.book.add(verdicts)
+        if self.world.leads:
+            self.tally.restore(self.book.add(self.store.others()))
+        self.flushed = time.monotonic()
+
+    def _ahead(self, stage: Stage) -> int:
+        """The most passes that later stages can cost this process."""
+        later = list(self.plan.stages())
+        later = later[later.index(stage) + 1 :]
+        return sum(
+            len(self.plan.bound(other, self.mine, self.book)) * self.meter.passes[other]
+            for other in later
+        )
+
+    # -- what the user sees ----------------------------------------------------------------------
+
+    def _progress(self, stage: Stage) -> AuditProgress:
+        self.drawn = time.monotonic()
+        budget, name = stage
+        place = self.plan.attacks.index(name)
+        shares = [1.0] * place + [self.meter.stage_share()]
+        shares += [0.0] * (len(self.plan.attacks) - len(shares))
+        standings = tuple(
+            self._standing((budget, attack), share)
+            for attack, share in zip(self.plan.attacks, shares, strict=True)
+        )
+        return self.tally.progress(budget, self.meter.share(), standings, len(self.book.correct))
+
+    def _standing(self, stage: Stage, share: float) -> Standing:
+        wanted = len(self.plan.wanted(stage, self.ids, self.book)) if share else 0
+        return self.tally.standing(
+            stage, wanted, share, correct=len(self.book.correct), cascade=self.plan.cascade
+        )
+
+    @staticmethod
+    def _since(moment: float) -> float:
+        return time.monotonic() - moment
+
+    # -- other processes, and the end ------------------------------------------------------------
+
+    def _others_clean(self) -> None:
+        """Wait until every process has looked at its clean images."""
+        while not (self._stopping() or all(self.book.knows((0, CLEAN), i) for i in self.ids)):
+            time.sleep(POLL_SECONDS)
+            self.book.add(self.store.others())
+
+    def _rest(self) -> Iterator[AuditEvent]:
+        """Wait for the images of other processes; their verdicts are all that is exchanged."""
+        if not self.world.leads:
+            return
+        last = (self.plan.budgets[-1], self.plan.attacks[-1])
+        while not (self._stopping() or self.plan.complete(self.ids, self.book)):
+            time.sleep(POLL_SECONDS)
+            self.tally.restore(self.book.add(self.store.others()))
+            if self._since(self.drawn) > 1:
+                yield self._progress(last)
+
+    def _finish(self) -> Iterator[AuditEvent]:
+        job = self.job
+        verdicts = finish.ordered(job.facts, self.ids, self.book)
+        results = summarise(job.facts, verdicts, self.flags)
+        for flag in results.flags[len(self.flags) :]:
+            yield FlagRaised(flag)
+        if job.folder is None:
+            clock = (self.store.seconds.pop("", 0.0), self.store.seconds)
+            info = finish.run_info(finish.now(), (), clock, self.world.size, versions())
+            yield AuditFinished(Report(results=results, run=info), None, None)
+            return
+        finish.merge_parts(job.folder, verdicts)
+        self._keep_clean()
+        start = read_run(job.folder)
+        info = finish.run_info(
+            start.started, start.command, read_clock(job.folder), self.world.size, versions()
+        )
+        report = Report(results=results, run=info)
+        with writing(job.folder):
+            finish.write_report(job.folder, report)
+        drop_parts(job.folder)
+        write_all(job.folder)
+        yield AuditFinished(report, str(job.folder), None)
+
+    def _keep_clean(self) -> None:
+        job = self.job
+        channels, height, width = job.data.image_shape
+        kept = finish.examples(job.facts, self.ids, self.book, channels * height * width)
+        images, labels, _ = self._fetch([self.position[image] for image in kept])
+        pixels = (images * 255).round().to(torch.uint8).cpu().numpy()
+        if job.folder is not None:
+            with writing(job.folder):
+                finish.write_clean(job.folder, kept, labels.tolist(), pixels)

@@ -1,0 +1,153 @@
+"""From verdicts to numbers: a pure fold, without torch, so that any report can be rebuilt."""
+
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from robust0.auditing.doubts import doubts
+from robust0.auditing.facts import AttackFacts, Facts
+from robust0.auditing.interval import accuracy
+from robust0.auditing.plan import Plan
+from robust0.records import (
+    CLEAN,
+    AttackRow,
+    BudgetResult,
+    ClassRow,
+    CurvePoint,
+    EnsembleRow,
+    Flag,
+    Results,
+    Verdict,
+)
+
+
+def plan_of(facts: Facts) -> Plan:
+    """The order of work that a run's facts describe."""
+    return Plan(
+        budgets=facts.settings.budgets,
+        attacks=tuple(attack.name for attack in facts.attacks),
+        cascade=facts.settings.mode == "cascade",
+        thorough=facts.thorough,
+    )
+
+
+def summarise(facts: Facts, verdicts: Sequence[Verdict], flags: Sequence[Flag]) -> Results:
+    """The results of a complete run.
+
+    Args:
+        facts: what the run knows of itself.
+        verdicts: of every image under every attack that it met.
+        flags: raised by the checks before the attacks.
+    """
+    clean = [verdict for verdict in verdicts if verdict.attack == CLEAN]
+    correct = {verdict.image for verdict in clean if not verdict.fooled}
+    images = len(clean)
+    budgets = tuple(
+        _budget(facts, budget, [v for v in verdicts if v.budget == budget], correct, images)
+        for budget in facts.settings.budgets
+    )
+    return Results(
+        subject=facts.subject,
+        settings=facts.settings,
+        clean=accuracy(len(correct), images),
+        budgets=budgets,
+        curve=_curve(facts, verdicts, len(correct), images),
+        classes=_classes(facts, verdicts, clean),
+        flags=(*flags, *doubts(facts, verdicts, correct, images)),
+        untested=facts.untested,
+    )
+
+
+def _budget(
+    facts: Facts, budget: int, verdicts: list[Verdict], correct: set[int], images: int
+) -> BudgetResult:
+    times_broken = Counter(v.image for v in verdicts if v.fooled)
+    cascade = facts.settings.mode == "cascade"
+    rows = tuple(
+        _row(attack, [v for v in verdicts if v.attack == attack.name], times_broken,
+             len(correct), images, cascade=cascade)
+        for attack in facts.attacks
+    )  # fmt: skip
+    names = tuple(attack.name for attack in facts.attacks)
+    ensembles = [
+        _ensemble(name, members, verdicts, len(correct), images)
+        for name, members in sorted(facts.ensembles.items())
+        if plan_of(facts).tells(members)
+    ]
+    ensembles.append(_ensemble("worst-case", names, verdicts, len(correct), images))
+    return BudgetResult(
+        unit=facts.settings.unit, budget=budget, attacks=rows, ensembles=tuple(ensembles)
+    )
+
+
+def _row(
+    attack: AttackFacts,
+    verdicts: list[Verdict],
+    times_broken: Counter[int],
+    correct: int,
+    images: int,
+    *,
+    cascade: bool,
+) -> AttackRow:
+    hits = [verdict for verdict in verdicts if verdict.fooled]
+    return AttackRow(
+        name=attack.name,
+        kind=attack.kind,
+        revision=attack.revision,
+        params=attack.params,
+        notes=attack.notes,
+        attacked=len(verdicts),
+        broken=len(hits),
+        only=sum(times_broken[verdict.image] == 1 for verdict in hits),
+        robust=None if cascade else accuracy(correct - len(hits), images),
+        median_sites=_median(verdict.pruned for verdict in hits),
+        median_passes=_median(verdict.forwards + verdict.backwards for verdict in verdicts),
+        fragile=sum(verdict.fragile for verdict in hits),
+        violations=sum(verdict.violation != "" for verdict in verdicts),
+    )
+
+
+def _ensemble(
+    name: str, members: tuple[str, ...], verdicts: list[Verdict], correct: int, images: int
+) -> EnsembleRow:
+    fallen = {v.image for v in verdicts if v.fooled and v.attack in members}
+    return EnsembleRow(name=name, attacks=members, robust=accuracy(correct - len(fallen), images))
+
+
+def _curve(
+    facts: Facts, verdicts: Sequence[Verdict], correct: int, images: int
+) -> tuple[CurvePoint, ...]:
+    """Points at 0, at every budget of the run and wherever an image falls."""
+    fewest: dict[int, int] = {}
+    for verdict in verdicts:
+        if verdict.attack != CLEAN and verdict.fooled:
+            known = fewest.get(verdict.image, verdict.pruned)
+            fewest[verdict.image] = min(known, verdict.pruned)
+    falls = Counter(fewest.values())
+    standing, points = correct, []
+    for budget in sorted({0, *falls, *facts.settings.budgets}):
+        standing -= falls[budget]
+        points.append(CurvePoint(budget=budget, robust=accuracy(standing, images)))
+    return tuple(points)
+
+
+def _classes(
+    facts: Facts, verdicts: Sequence[Verdict], clean: list[Verdict]
+) -> tuple[ClassRow, ...]:
+    largest = facts.settings.budgets[0]
+    fallen = {v.image for v in verdicts if v.budget == largest and v.fooled}
+    held = Counter(verdict.label for verdict in clean)
+    right = Counter(verdict.label for verdict in clean if not verdict.fooled)
+    robust = Counter(v.label for v in clean if not v.fooled and v.image not in fallen)
+    return tuple(
+        ClassRow(
+            label=label, name=facts.class_names[label], images=held[label], clean=right[label],
+            robust=robust[label],
+        )
+        for label in sorted(held)
+    )  # fmt: skip
+
+
+def _median(values: Iterable[int]) -> float | None:
+    known = list(values)
+    return float(statistics.median(known)) if known else None

@@ -1,0 +1,122 @@
+import pytest
+import torch
+from torch import nn
+
+from robust0.attacks.engine import Attempt
+from robust0.attacks.judge import FRAGILE, judge
+from robust0.auditing.prune import prune
+from robust0.models.oracle import Oracle, frozen
+from robust0.threat import Threat
+
+CPU = torch.device("cpu")
+
+
+class Linear(nn.Module):
+    """Two classes; the first one's lead is a linear score of the image."""
+
+    def __init__(self, weight, bias):
+        super().__init__()
+        self.weight, self.bias, self.calls = nn.Parameter(weight), bias, 0
+
+    def forward(self, images):
+        self.calls += 1
+        score = (images * self.weight).flatten(1).sum(dim=1) + self.bias
+        return torch.stack([score / 2, -score / 2], dim=1)
+
+
+def posed(unit, *, count=24, sites=12, seed=0):
+    """Hits on a linear model: random sites at their best corner, more than are needed."""
+    draws = torch.Generator().manual_seed(seed)
+    weight = torch.randn(3, 5, 6, generator=draws)
+    clean = torch.rand(count, 3, 5, 6, generator=draws)
+    threat = Threat.of(sites, unit)
+    _, total = threat.shape(clean)
+    flat, best = threat.view(clean), threat.view((weight < 0).float().expand_as(clean))
+    attempts = []
+    for row in range(count):
+        chosen = torch.randperm(total, generator=draws)[:sites].sort().values
+        attempts.append(Attempt(chosen, best[row][:, chosen].clone()))
+    gains = (threat.view(weight[None]) * (flat - best)).sum(dim=1)  # (B, S) what a site takes away
+    taken = torch.stack([gains[row, a.sites].sum() for row, a in enumerate(attempts)])
+    before = (clean * weight).flatten(1).sum(dim=1)
+    # Half of what each hit takes away is needed: every hit holds with room to spare.
+    bias = float((taken / 2 - before).median())
+    model = Linear(weight, bias)
+    score = before + bias
+    keep = [row for row in range(count) if 0.05 < float(score[row]) < float(taken[row]) - 0.05]
+    assert len(keep) >= 8
+    return model, threat, clean[keep], [attempts[row] for row in keep], gains[keep], score[keep]
+
+
+@pytest.mark.parametrize("unit", ["pixel", "feature"])
+def test_on_a_linear_model_pruning_is_optimal(unit):
+    model, threat, clean, attempts, gains, score = posed(unit)
+    labels = torch.zeros(len(clean), dtype=torch.int64)
+    with frozen(model):
+        found = prune(Oracle(model, 16, CPU), threat, clean, attempts, labels)
+    for row, (less, attempt) in enumerate(zip(found, attempts, strict=True)):
+        best = gains[row, attempt.sites].sort(descending=True).values
+        # Sites act independently: the fewest are the strongest ones.
+        fewest = int((best.cumsum(dim=0) <= score[row] + FRAGILE).sum()) + 1
+        assert less.sites == fewest == len(less.attempt.sites)
+        assert set(less.attempt.sites.tolist()) <= set(attempt.sites.tolist())
+
+
+def test_what_is_left_is_verified_and_keeps_its_colours():
+    model, threat, clean, attempts, _, _ = posed("pixel")
+    labels = torch.zeros(len(clean), dtype=torch.int64)
+    with frozen(model):
+        oracle = Oracle(model, 16, CPU)
+        found = prune(oracle, threat, clean, attempts, labels)
+        images = torch.stack(
+            [p.attempt.paint(c, threat) for p, c in zip(found, clean, strict=True)]
+        )
+        verdict = judge(oracle, threat, clean, images, labels)
+    assert verdict.fooled.all()
+    assert not verdict.fragile.any()
+    assert [p.margin for p in found] == verdict.margin.tolist()
+    assert [p.prediction for p in found] == verdict.prediction.tolist()
+    for less, attempt in zip(found, attempts, strict=True):
+        colours = dict(zip(attempt.sites.tolist(), attempt.values.T.tolist(), strict=True))
+        for site, value in zip(less.attempt.sites.tolist(), less.attempt.values.T, strict=True):
+            assert value.tolist() == colours[site]
+
+
+def test_a_hit_costs_at_most_one_forward_per_site():
+    model, threat, clean, attempts, _, _ = posed("pixel", sites=30)
+    labels = torch.zeros(1, dtype=torch.int64)
+    for image, attempt in zip(clean, attempts, strict=True):
+        model.calls = 0
+        with frozen(model):
+            prune(Oracle(model, 16, CPU), threat, image[None], [attempt], labels)
+        assert model.calls <= len(attempt.sites) + 2  # the gradient, and the last look
+
+
+def test_company_does_not_matter():
+    model, threat, clean, attempts, _, _ = posed("pixel")
+    labels = torch.zeros(len(clean), dtype=torch.int64)
+    with frozen(model):
+        oracle = Oracle(model, 16, CPU)
+        together = prune(oracle, threat, clean, attempts, labels)
+        alone = [
+            prune(oracle, threat, clean[row : row + 1], [attempts[row]], labels[:1])[0]
+            for row in range(len(clean))
+        ]
+    for one, other in zip(together, alone, strict=True):
+        assert torch.equal(one.attempt.sites, other.attempt.sites)
+        assert one.margin == other.margin
+
+
+def test_a_hit_by_a_hair_is_left_as_it_is():
+    weight = torch.ones(1, 2, 2)
+    clean = torch.full((1, 1, 2, 2), 0.5)
+    # All four pixels black: the score falls from 2 + bias to bias = -0.0001.
+    model = Linear(weight, -1e-4)
+    attempt = Attempt(torch.arange(4), torch.zeros(1, 4))
+    with frozen(model):
+        (less,) = prune(
+            Oracle(model, 16, CPU), Threat(pixels=4), clean, [attempt], torch.tensor([0])
+        )
+    assert less.fooled
+    assert less.fragile
+    assert less.sites == 4

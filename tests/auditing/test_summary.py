@@ -1,0 +1,176 @@
+"""Numbers folded from hand-made verdicts, where every count can be checked by eye."""
+
+import pytest
+
+from robust0.auditing.facts import AttackFacts, Facts
+from robust0.auditing.summary import summarise
+from robust0.records import CLEAN, Settings, Subject, Verdict
+
+LIMIT = 100  # passes
+
+
+def facts(*, mode="battery", budgets=(4,), attacks=("w", "b"), thorough=False, ensembles=None):
+    subject = Subject(
+        model="m", arch="a", sha256=None, method=None, dataset="d", split="test",
+        data_fingerprint="f", image_ids="i", images=10, classes=3, mean=(), std=(),
+    )  # fmt: skip
+    settings = Settings(
+        recipe="r", mode=mode, effort="quick", seed=0, budgets=budgets, unit="pixel",
+        compute_rows=16, search_dtype="float32", compiled=False, device="cpu", torch="2",
+    )  # fmt: skip
+    return Facts(
+        subject=subject, settings=settings, thorough=thorough, class_names=("x", "y", "z"),
+        attacks=tuple(
+            AttackFacts(name=name, kind=name, revision=1, params={}, notes=(),
+                        black_box=name.startswith("b"), passes=dict.fromkeys(budgets, LIMIT))
+            for name in attacks
+        ),
+        ensembles=ensembles or {}, untested=("u",),
+    )  # fmt: skip
+
+
+def verdict(image, attack=CLEAN, budget=4, fooled=True, pruned=3, passes=10, **more):
+    budget = 0 if attack == CLEAN else budget
+    return Verdict(
+        image=image, label=image % 3, attack=attack, revision=1, unit="pixel", budget=budget,
+        fooled=fooled, prediction=1, margin=-1.0 if fooled else 1.0, sites=4, pruned=pruned,
+        forwards=passes, backwards=0, fragile=more.get("fragile", False),
+        violation=more.get("violation", ""),
+    )  # fmt: skip
+
+
+def run(given, hits, *, images=10, wrong=(9,)):
+    """Verdicts of a battery: ``hits`` maps (attack, budget) to {image: pruned sites}."""
+    found = [verdict(image, fooled=image in wrong) for image in range(images)]
+    for (attack, budget), broken in hits.items():
+        found += [
+            verdict(image, attack, budget, fooled=image in broken, pruned=broken.get(image, 4))
+            for image in range(images)
+            if image not in wrong
+        ]
+    return summarise(given, found, ())
+
+
+def rows(results, place=0):
+    return {row.name: row for row in results.budgets[place].attacks}
+
+
+def test_battery_rows_are_each_attacks_own():
+    results = run(facts(), {("w", 4): {0: 2, 1: 4}, ("b", 4): {1: 1}})
+    assert (results.clean.count, results.clean.images) == (9, 10)
+    w, b = rows(results)["w"], rows(results)["b"]
+    assert (w.attacked, w.broken, w.only, w.robust.count, w.median_sites) == (9, 2, 1, 7, 3)
+    assert (b.attacked, b.broken, b.only, b.robust.count, b.median_sites) == (9, 1, 0, 8, 1)
+    (worst,) = results.budgets[0].ensembles
+    assert (worst.name, worst.attacks, worst.robust.count) == ("worst-case", ("w", "b"), 7)
+
+
+def test_misclassified_images_count_as_not_robust():
+    results = run(facts(), {("w", 4): {}, ("b", 4): {}}, wrong=(0, 1, 2))
+    assert rows(results)["w"].robust.share == pytest.approx(0.7)
+
+
+def test_saa_is_the_union_of_its_attacks():
+    given = facts(attacks=("w", "b", "w2"), ensembles={"saa": ("w", "b")})
+    hits = {("w", 4): {0: 2}, ("b", 4): {1: 1}, ("w2", 4): {2: 1}}
+    counts = {e.name: e.robust.count for e in run(given, hits).budgets[0].ensembles}
+    assert counts == {"saa": 7, "worst-case": 6}
+
+
+def test_a_cascade_has_no_accuracy_per_attack():
+    given = facts(mode="cascade", ensembles={"saa": ("b",)})
+    found = [verdict(image, fooled=False) for image in range(4)]
+    found += [verdict(image, "w", fooled=image == 0) for image in range(4)]
+    found += [verdict(image, "b", fooled=image == 1) for image in range(1, 4)]
+    results = summarise(given, found, ())
+    assert [row.robust for row in results.budgets[0].attacks] == [None, None]
+    assert [row.attacked for row in results.budgets[0].attacks] == [4, 3]
+    # The images w broke never met b, so b's union is unknown.
+    assert [e.name for e in results.budgets[0].ensembles] == ["worst-case"]
+    assert results.budgets[0].ensembles[0].robust.count == 2
+
+
+def test_rows_of_a_budget_are_not_mixed_and_the_curve_is_the_union():
+    given = facts(budgets=(8, 4), attacks=("w",))
+    results = run(given, {("w", 8): {0: 8, 1: 3, 2: 6}, ("w", 4): {0: 4}})
+    assert rows(results, 0)["w"].broken == 3
+    assert rows(results, 1)["w"].broken == 1
+    # Image 1 fell at 8 but needs only 3 sites: it is broken at 4 in the curve alone.
+    curve = {point.budget: point.robust.count for point in results.curve}
+    assert curve == {0: 9, 3: 8, 4: 7, 6: 6, 8: 6}
+
+
+def test_classes_at_the_largest_budget():
+    results = run(facts(budgets=(8, 4), attacks=("w",)), {("w", 8): {0: 8, 1: 3}, ("w", 4): {2: 1}})
+    assert [(c.name, c.images, c.clean, c.robust) for c in results.classes] == [
+        ("x", 4, 3, 2), ("y", 3, 3, 2), ("z", 3, 3, 3),
+    ]  # fmt: skip
+
+
+def test_nothing_to_attack():
+    results = run(facts(), {("w", 4): {}, ("b", 4): {}}, wrong=range(10))
+    row = rows(results)["w"]
+    assert (row.attacked, row.median_sites, row.median_passes, row.robust.count) == (
+        0,
+        None,
+        None,
+        0,
+    )
+    assert [point.robust.count for point in results.curve] == [0, 0]
+    assert results.flags == ()
+
+
+def test_fragile_hits_and_violations_are_counted():
+    found = [verdict(image, fooled=False) for image in range(3)]
+    found += [
+        verdict(0, "w", fragile=True),
+        verdict(1, "w", fooled=False, fragile=True),
+        verdict(2, "w", fooled=False, violation="too many sites"),
+    ]
+    row = rows(summarise(facts(attacks=("w",)), found, ()))["w"]
+    assert (row.fragile, row.violations, row.broken) == (1, 1, 1)
+
+
+def names(results):
+    return [flag.name for flag in results.flags]
+
+
+def test_black_box_beats_white_box_is_noted():
+    assert "black-box-beats-white-box" in names(run(facts(), {("w", 4): {}, ("b", 4): {0: 1}}))
+    assert "black-box-beats-white-box" not in names(
+        run(facts(), {("w", 4): {0: 1}, ("b", 4): {0: 1}})
+    )
+    # Up to 0.2 points is chance.
+    few = run(facts(), {("w", 4): {}, ("b", 4): {0: 1}}, images=600)
+    assert "black-box-beats-white-box" not in names(few)
+
+
+@pytest.mark.parametrize(("order", "noted"), [(("w", "b"), True), (("b", "w"), False)])
+def test_in_a_cascade_only_later_black_boxes_tell(order, noted):
+    found = [verdict(image, fooled=False) for image in range(4)]
+    alive = set(range(4))
+    for attack in order:
+        found += [verdict(i, attack, fooled=attack == "b" and i == 0) for i in alive]
+        alive -= {0} if attack == "b" else set()
+    results = summarise(facts(mode="cascade", attacks=order), found, ())
+    assert ("black-box-beats-white-box" in names(results)) is noted
+
+
+@pytest.mark.parametrize(("passes", "noted"), [(91, True), (90, False)])
+def test_hits_in_the_last_tenth_are_noted(passes, noted):
+    found = [verdict(image, fooled=False) for image in range(10)]
+    found += [verdict(i, "w", fooled=i == 0, passes=passes if i == 0 else LIMIT) for i in range(10)]
+    results = summarise(facts(attacks=("w",)), found, ())
+    assert ("not-converged" in names(results)) is noted
+
+
+def test_a_union_far_below_the_best_is_noted():
+    apart = run(facts(), {("w", 4): {0: 1}, ("b", 4): {1: 1}})
+    assert "union-below-best" in names(apart)
+    assert "union-below-best" not in names(run(facts(), {("w", 4): {0: 1}, ("b", 4): {0: 1}}))
+
+
+def test_falling_at_a_smaller_budget_only_is_noted():
+    given = facts(budgets=(8, 4), attacks=("w",), thorough=True)
+    assert "not-monotone" in names(run(given, {("w", 8): {}, ("w", 4): {0: 1}}))
+    assert "not-monotone" not in names(run(given, {("w", 8): {0: 1}, ("w", 4): {0: 1}}))
