@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from robust0.cli.options import DataDir, Device, Overrides
-from robust0.views.report import ReportFormat
+from robust0.views.output import ReportFormat
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

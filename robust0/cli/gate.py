@@ -11,7 +11,7 @@ from robust0.cli import github
 from robust0.cli.options import DataDir, Device
 from robust0.errors import Robust0Error
 from robust0.views import output
-from robust0.views.report import ReportFormat
+from robust0.views.output import ReportFormat
 
 if TYPE_CHECKING:
     from robust0.config.gate import Outcome

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from robust0.views import output
-from robust0.views.report import ReportFormat
+from robust0.views.output import ReportFormat
 
 
 def report(

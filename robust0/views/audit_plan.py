@@ -9,8 +9,7 @@ from rich.text import Text
 
 from robust0.events import AuditPlanned
 from robust0.views.harden import clock
-from robust0.views.output import err, out, warn
-from robust0.views.report import ReportFormat
+from robust0.views.output import ReportFormat, err, out, warn
 from robust0.wording import tidy
 
 

@@ -6,8 +6,7 @@ import sys
 from rich.text import Text
 
 from robust0.decision import Decision, points
-from robust0.views.output import out
-from robust0.views.report import ReportFormat
+from robust0.views.output import ReportFormat, out
 from robust0.wording import tidy
 
 

@@ -39,6 +39,23 @@ class OutputFormat(StrEnum):
         return OutputFormat.RICH if out().is_terminal else OutputFormat.PLAIN
 
 
+class ReportFormat(StrEnum):
+    """How a report or a gate's decision is written."""
+
+    AUTO = "auto"
+    RICH = "rich"
+    PLAIN = "plain"
+    JSON = "json"
+    MARKDOWN = "markdown"
+    JUNIT = "junit"
+
+    def resolved(self) -> "ReportFormat":
+        """``auto`` is rich on a terminal and plain elsewhere."""
+        if self is not ReportFormat.AUTO:
+            return self
+        return ReportFormat.RICH if out().is_terminal else ReportFormat.PLAIN
+
+
 def out() -> Console:
     """The console for data."""
     return Console(file=sys.stdout, highlight=False)

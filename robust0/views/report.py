@@ -4,7 +4,6 @@ import csv
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
 from rich.console import Console, RenderableType
 from rich.table import Table
@@ -12,29 +11,12 @@ from rich.text import Text
 
 from robust0 import wording
 from robust0.records import AttackRow, BudgetResult, Report
-from robust0.views.output import out
+from robust0.views.output import ReportFormat, out
 
 _GAP = 2  # cells between columns
 _ANSWERS = {wording.ensemble_name(name) for name in (wording.SAA, wording.WORST_CASE)}
 _MEDIANS = "sites: median of the hits after giving back what they do not need; passes: median of "
 _MEDIANS += "forwards and backwards per attacked image"
-
-
-class ReportFormat(StrEnum):
-    """How a report or a gate's decision is written."""
-
-    AUTO = "auto"
-    RICH = "rich"
-    PLAIN = "plain"
-    JSON = "json"
-    MARKDOWN = "markdown"
-    JUNIT = "junit"
-
-    def resolved(self) -> "ReportFormat":
-        """``auto`` is rich on a terminal and plain elsewhere."""
-        if self is not ReportFormat.AUTO:
-            return self
-        return ReportFormat.RICH if out().is_terminal else ReportFormat.PLAIN
 
 
 def show_report(report: Report, form: str) -> None:

@@ -18,7 +18,7 @@ from robust0.events import (
 from robust0.records import Flag
 from robust0.views.audit import LiveAuditView, PlainAuditView, Remaining, audit_view
 from robust0.views.audit_plan import duration, show_plan
-from robust0.views.report import ReportFormat
+from robust0.views.output import ReportFormat
 
 ATTACKS = ("sparse-pgd-p", "sparse-rs", "guided-swap")
 STARTED = AuditStarted(

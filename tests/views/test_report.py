@@ -6,7 +6,8 @@ import pytest
 from rich.console import Console
 
 from robust0.records import Flag, Report
-from robust0.views.report import Column, ReportFormat, draw_report, show_report, tables
+from robust0.views.output import ReportFormat
+from robust0.views.report import Column, draw_report, show_report, tables
 from robust0.wording import interval, number, percent, seconds
 from tests.auditing.factory_report import Recipe, make_report
 
