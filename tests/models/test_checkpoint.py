@@ -272,8 +272,10 @@ def test_the_folder_is_a_file(thin_model, thin_spec, thin_path):
 def test_a_folder_that_may_not_be_written(thin_model, thin_spec, tmp_path, unprivileged):
     folder = tmp_path / "closed"
     folder.mkdir(mode=0o555)
+    metadata = Metadata.of(thin_spec)
+    save(tmp_path / "x.safetensors", thin_model, metadata)  # imports, while they can be read
     with unprivileged(), pytest.raises(ModelError, match="Permission denied") as refusal:
-        save(folder / "x.safetensors", thin_model, Metadata.of(thin_spec))
+        save(folder / "x.safetensors", thin_model, metadata)
     assert "folder you may write to" in refusal.value.hint
 
 

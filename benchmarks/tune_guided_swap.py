@@ -1,0 +1,126 @@
+"""How guided-swap's settings were chosen, on CIFAR-10 training images only.
+
+    python benchmarks/tune_guided_swap.py MODEL.safetensors [--images 160] [--forwards 400]
+        [--part against|settings] [--compile]
+
+``against`` compares guided-swap with the published attacks at equal forward-equivalents (a backward
+counts as one; sparse-pgd with N steps costs 2N + 1). ``settings`` changes one setting at a time and
+reports, beside the survivors, the mean margin left over, which is less noisy.
+"""
+
+import argparse
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from robust0.attacks import Attack, GuidedSwap, SparsePGD, SparseRS, guided_swap
+from robust0.attacks.engine import Outcome, Waiting, search
+from robust0.data.datasets import open_dataset
+from robust0.models.checkpoint import load
+from robust0.models.oracle import Oracle, frozen
+from robust0.threat import Threat
+
+THREAT = Threat(pixels=20)
+ROWS = 32
+
+
+def main() -> None:
+    """Run one part and print its table."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("model", type=Path)
+    parser.add_argument("--images", type=int, default=160)
+    parser.add_argument("--forwards", type=int, default=400)
+    parser.add_argument("--part", choices=["against", "settings"], default="against")
+    parser.add_argument("--compile", action="store_true")
+    options = parser.parse_args()
+    model = load(options.model).network.to(memory_format=torch.channels_last)
+    images, labels = correct_training_images(model, options.images)
+    oracle = Oracle(model, ROWS, torch.device("cpu"), compiled=options.compile)
+    print(f"{len(images)} images, {THREAT}, {options.forwards} forward-equivalents")
+    print(f"{'attack':32s} {'standing':>8s} {'margin left':>11s}")
+    if options.part == "against":
+        for name, attack in contenders(options.forwards):
+            report(name, attacked(attack, oracle, images, labels))
+        return
+    for name, settings, constants in variants():
+        with replaced(constants):
+            attack = GuidedSwap(forwards=options.forwards, **settings)
+            report(name, attacked(attack, oracle, images, labels))
+
+
+def contenders(forwards: int) -> Iterator[tuple[str, Attack[Any]]]:
+    """Guided swap and what it has to beat, at equal cost."""
+    yield "guided-swap", GuidedSwap(forwards=forwards)
+    yield "sparse-rs", SparseRS(queries=forwards)
+    yield "sparse-rs, margin", SparseRS(queries=forwards, loss="margin")
+    for projected, name in ((True, "sparse-pgd-p"), (False, "sparse-pgd-u")):
+        yield name, SparsePGD(steps=forwards // 2, projected=projected)
+
+
+def variants() -> Iterator[tuple[str, dict[str, Any], dict[str, float]]]:
+    """Name, settings and module constants of each variant; the first one is the default."""
+    yield "default", {}, {}
+    for temperature in (0.1, 0.2, 0.5, 1.0):
+        yield f"temperature {temperature}", {"temperature": temperature}, {}
+    for explore in (0.0, 0.3, 0.5):
+        yield f"explore {explore}", {"explore": explore}, {}
+    for recolour in (0.0, 0.25):
+        yield f"recolour {recolour}", {"recolour": recolour}, {}
+    for widest in (0.1, 0.4):
+        yield f"widest {widest}", {"widest": widest}, {}
+    for memory in (0.0, 0.5, 0.9, 1.0):
+        yield f"memory {memory}", {}, {"_MEMORY": memory}
+    for shrink in (1, 8):
+        yield f"shrink {shrink}", {}, {"_SHRINK": shrink}
+
+
+@contextmanager
+def replaced(constants: dict[str, float]) -> Iterator[None]:
+    """Other module constants inside."""
+    before = {name: getattr(guided_swap, name) for name in constants}
+    for name, value in constants.items():
+        setattr(guided_swap, name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(guided_swap, name, value)
+
+
+def correct_training_images(model: nn.Module, count: int) -> tuple[Tensor, Tensor]:
+    """The first correctly classified training images."""
+    dataset = open_dataset("cifar10", "train")
+    index = torch.arange(min(len(dataset), 8 * count))
+    images, labels = dataset.images(index), dataset.labels[index]
+    with frozen(model):
+        right = Oracle(model, 64, torch.device("cpu")).exact(images).argmax(dim=1) == labels
+    return images[right][:count], labels[right][:count]
+
+
+def attacked(attack: Attack[Any], oracle: Oracle, images: Tensor, labels: Tensor) -> list[Outcome]:
+    """What an attack does to all images."""
+
+    def fetch(positions: Sequence[int]) -> tuple[Tensor, Tensor, Tensor]:
+        index = torch.tensor(positions)
+        return images[index], labels[index], index
+
+    with frozen(oracle.model):
+        events = search(attack, "tune", oracle, Waiting(range(len(images)), fetch), THREAT, 0)
+        return [event for event in events if isinstance(event, Outcome)]
+
+
+def report(name: str, outcomes: list[Outcome]) -> None:
+    """One line of the table."""
+    if any(outcome.violation for outcome in outcomes):
+        raise RuntimeError(f"{name} left its budget")
+    standing = sum(not outcome.fooled for outcome in outcomes)
+    left = sum(max(outcome.margin, 0.0) for outcome in outcomes) / len(outcomes)
+    print(f"{name:32s} {standing:8d} {left:11.4f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
