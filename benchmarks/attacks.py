@@ -98,6 +98,7 @@ def main() -> None:
     parser.add_argument("model", type=Path)
     parser.add_argument("--images", type=int, default=200)
     parser.add_argument("--only", default="saa,order,single,growth,sigma")
+    parser.add_argument("--budgets", default="400,1000", help="of the part single")
     options = parser.parse_args()
     parts = options.only.split(",")
     data = open_dataset("cifar10", "test")
@@ -111,7 +112,7 @@ def main() -> None:
         ensembles(bench, compiled="saa" in parts)
     with frozen(bench.model):
         if "single" in parts:
-            singles(bench)
+            singles(bench, [int(number) for number in options.budgets.split(",")])
         if "growth" in parts:
             growth(bench)
     if "sigma" in parts:
@@ -166,12 +167,12 @@ def bare_cost(oracle: Oracle, images: Tensor) -> float:
     return (middle - begun) / tries * forwards + (end - middle) / tries * gradients
 
 
-def singles(bench: Bench) -> None:
-    """Each attack alone, at 400 and at 1,000 forward-equivalents."""
+def singles(bench: Bench, budgets: Sequence[int]) -> None:
+    """Each attack alone, at equal forward-equivalents."""
     total, alive = len(bench.images), bench.standing()
     print(f"\n{len(alive)} of {total} images are right when clean.\n")
     print("| attack alone | forward-equivalents | survivors |\n|---|---|---|")
-    for budget in (400, 1000):
+    for budget in budgets:
         half = budget // 2
         rows: tuple[tuple[str, Attack[Any]], ...] = (
             ("guided-swap", GuidedSwap(forwards=budget)),
