@@ -4,8 +4,55 @@
         [--part against|settings] [--compile]
 
 ``against`` compares guided-swap with the published attacks at equal forward-equivalents (a backward
-counts as one; sparse-pgd with N steps costs 2N + 1). ``settings`` changes one setting at a time and
-reports, beside the survivors, the mean margin left over, which is less noisy.
+counts as one; N steps of a gradient attack cost 2N + 1). ``settings`` changes one setting at a time
+and reports, beside the survivors, the mean margin left over, which is less noisy.
+
+Findings. Model: a PreActResNet-18 of width 16, 1-step sparse-PGD training with a TRADES loss
+(weight 3) at 120 pixels on the first 20,000 training images for 5 epochs; 51 % of them right when
+clean. The table is of 96 of those images, at 400 forward-equivalents, one seed. They were
+selected: what the first line's setting left standing after 100 forward-equivalents with the
+smallest margins, because easy and hopeless images tell settings apart badly. So the numbers
+compare settings with each other, not guided-swap with other attacks, and differences under about
+5 images are noise. Every setting that ran to its end is here. q is the largest share of the sites
+that a move swaps; it shrinks with the third power of the budget left unless said otherwise.
+Standing, then margin left:
+
+    prototype without corrections: temperature 1, explore .2, q .4      50  .0935
+      temperature .3                                                    70  .1457
+      temperature 3                                                     63  .1349
+      explore 0                                                         47  .0873
+      explore .5                                                        58  .1076
+      the best of 4 trials instead of the first better one              54  .0962
+      a look after 3 accepted moves instead of after each               52  .0970
+      temperature .3 rising by a tenth per failed trial, explore .1     45  .0938
+    prototype, corrections at half rate: temperature 1, explore .2      44  .0782
+      temperature .5, explore .1                                        40  .0712
+      temperature .3 rising by a tenth per failed trial, explore .1     40  .0653
+    prototype, corrections: temperature .5, explore .1, memory .9       37  .0650
+      four greedy stages at the start instead of one                    37  .0799
+      temperature .3                                                    35  .0643
+      memory 1                                                          45  .0891
+      q .2                                                              38  .0612
+      no recolouring                                                    44  .0632
+      a look after 2 accepted moves                                     38  .0633
+      q shrinking with the 8th power                                    44  .0609
+      explore 0                                                         36  .0566
+      temperature .3, memory .7, q .2                                   38  .0562
+    this attack: temperature .3, explore .1, memory .7, q .2            35  .0587
+      recolour .25                                                      39  .0606
+      explore .02                                                       36  .0601
+      temperature .2                                                    38  .0512
+      memory .5                                                         39  .0586
+      q shrinking linearly: the default now                             33  .0525
+      third power, at 1,200 forward-equivalents                         20  .0321
+      the same with explore .3                                          27  .0394
+
+What is certain: the corrections (at temperature .3, 70 without and 35 with them), and that
+neither a hot nor a cold search does without them. The settings around the default are a plateau;
+the default is the lowest of many on the same images, so its own number flatters it and was not
+confirmed on fresh ones. Against other attacks, on 160 unselected images at 400: the prototype
+without corrections left 75, sparse-pgd-p 96. Not measured here: 2,800, networks whose gradients
+are masked, 224x224 strength.
 """
 
 import argparse
@@ -17,7 +64,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from robust0.attacks import Attack, GuidedSwap, SparsePGD, SparseRS, guided_swap
+from robust0.attacks import SAIF, Attack, GuidedSwap, SigmaZero, SparsePGD, SparseRS, guided_swap
 from robust0.attacks.engine import Outcome, Waiting, search
 from robust0.data.datasets import open_dataset
 from robust0.models.checkpoint import load
@@ -59,6 +106,8 @@ def contenders(forwards: int) -> Iterator[tuple[str, Attack[Any]]]:
     yield "sparse-rs, margin", SparseRS(queries=forwards, loss="margin")
     for projected, name in ((True, "sparse-pgd-p"), (False, "sparse-pgd-u")):
         yield name, SparsePGD(steps=forwards // 2, projected=projected)
+    yield "sigma-zero", SigmaZero(steps=forwards // 2)
+    yield "saif", SAIF(steps=forwards // 2)
 
 
 def variants() -> Iterator[tuple[str, dict[str, Any], dict[str, float]]]:
@@ -74,7 +123,7 @@ def variants() -> Iterator[tuple[str, dict[str, Any], dict[str, float]]]:
         yield f"widest {widest}", {"widest": widest}, {}
     for memory in (0.0, 0.5, 0.9, 1.0):
         yield f"memory {memory}", {}, {"_MEMORY": memory}
-    for shrink in (1, 8):
+    for shrink in (3, 8):
         yield f"shrink {shrink}", {}, {"_SHRINK": shrink}
 
 

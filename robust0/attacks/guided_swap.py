@@ -13,7 +13,7 @@ from robust0.threat import Threat
 
 _SHORTEST = 256  # shortlisted sites, or four times the budget if that is more
 _MEMORY = 0.7  # of what trials taught about a site, kept at each look
-_SHRINK = 3  # moves shrink with this power of the budget left
+_SHRINK = 1  # moves shrink with this power of the budget left
 
 
 @dataclass(slots=True, kw_only=True)
@@ -51,8 +51,9 @@ class GuidedSwap:
     robust0's own attack. A *look* is one gradient of the margin at the incumbent; it scores every
     free site painted with its best corner, every used site given back and every used site
     recoloured. Moves are drawn by these scores under Gumbel noise and tried with one forward each,
-    until one lowers the margin; then the attack looks again. A share of the moves ignores the
-    scores, because gradients mislead on networks trained against sparse attacks.
+    until one lowers the margin; then the attack looks again. Every trial corrects the scores of the
+    sites it moved by what the margin really did, so that a gradient that lies is soon disbelieved,
+    and a share of the moves ignores the scores altogether.
 
     It starts from the k sites of the largest first-order gain at the clean image. Every image asked
     about differs from the clean one in at most k sites, each of a corner colour. Where k covers the
