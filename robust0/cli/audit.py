@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from robust0.cli.options import DataDir, Device, Overrides
+from robust0.cli import github
+from robust0.cli.options import (
+    Compile,
+    DataDir,
+    Device,
+    Factory,
+    FailUnder,
+    Out,
+    Overrides,
+    ReportForm,
+    Resume,
+)
 from robust0.views.output import ReportFormat
 
 if TYPE_CHECKING:
@@ -85,10 +96,7 @@ def audit(
         typer.Option(help="cifar10, sample, folder:PATH, npz:PATH ...; default: the checkpoint's."),
     ] = None,
     data_dir: DataDir = None,
-    factory: Annotated[
-        str | None,
-        typer.Option(metavar="PACKAGE.MODULE:CALLABLE", help="Your own network; MODEL: weights."),
-    ] = None,
+    factory: Factory = None,
     recipe: Annotated[
         str | None, typer.Option(help="Take mode, effort, images and attacks from a recipe.")
     ] = None,
@@ -100,26 +108,17 @@ def audit(
     precision: Annotated[
         PrecisionName, typer.Option(help="Type of the search; verdicts are always float32.")
     ] = PrecisionName.FP32,
-    compile_: Annotated[bool, typer.Option("--compile", help="Search with torch.compile.")] = False,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="RUN_DIR", help="Run directory.")
-    ] = None,
-    resume: Annotated[
-        Path | None, typer.Option(metavar="RUN_DIR", help="Go on with an interrupted run.")
-    ] = None,
+    compile_: Compile = False,
+    out: Out = None,
+    resume: Resume = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would run and what it would cost.")
     ] = False,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit 4 if a check says the numbers mislead.")
     ] = False,
-    fail_under: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=PERCENT", help="Exit 1 below this; e.g. saa=60; repeatable."),
-    ] = None,
-    form: Annotated[
-        ReportFormat, typer.Option("--output-format", help="How the report is written.")
-    ] = ReportFormat.AUTO,
+    fail_under: FailUnder = None,
+    form: ReportForm = ReportFormat.AUTO,
 ) -> None:
     """Attack a model with the l0 battery and report an upper bound on its robust accuracy.
 
@@ -160,7 +159,7 @@ def _run(
     from robust0.auditing.estimate import plan
     from robust0.auditing.run import run
     from robust0.events import AuditFinished
-    from robust0.views.audit import audit_view, silent_audit_view
+    from robust0.views.audit import audit_view
     from robust0.views.audit_plan import show_plan
 
     planned = plan(job, group)
@@ -170,7 +169,7 @@ def _run(
         return None
     report: Report | None = None
     plain = form is ReportFormat.PLAIN
-    with audit_view(plain=plain) if group.leads else silent_audit_view() as view:
+    with audit_view(plain=plain, silent=not group.leads) as view:
         for event in run(job, group, resume=resume):
             view.show(event)
             if isinstance(event, AuditFinished):
@@ -212,6 +211,7 @@ def _conclude(
         for check in decision.checks:
             note(check.message)
         note(decision.verdict)
+        github.publish(decision, data_on_stdout=form.is_data)
         raise typer.Exit(decision.exit_code)
 
 

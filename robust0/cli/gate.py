@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from robust0.cli import github
-from robust0.cli.options import DataDir, Device
+from robust0.cli.options import DataDir, Device, Factory, FailUnder, ReportForm
 from robust0.errors import Robust0Error
 from robust0.views import output
 from robust0.views.output import ReportFormat
@@ -41,10 +41,7 @@ def gate(
         list[str] | None,
         typer.Option(help="saa (default), worst-case, clean or an attack; saa@10; repeatable."),
     ] = None,
-    fail_under: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=PERCENT", help="Exit 1 below this; e.g. saa=60; repeatable."),
-    ] = None,
+    fail_under: FailUnder = None,
     write_baseline: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write RUN's baseline; decide nothing.")
     ] = None,
@@ -57,15 +54,10 @@ def gate(
     model: Annotated[
         str | None, typer.Option(help="Replay on this model, before any audit; without RUN.")
     ] = None,
-    factory: Annotated[
-        str | None,
-        typer.Option(metavar="PACKAGE.MODULE:CALLABLE", help="Its network, if it is your own."),
-    ] = None,
+    factory: Factory = None,
     device: Device = "auto",
     data_dir: DataDir = None,
-    form: Annotated[
-        ReportFormat, typer.Option("--output-format", help="How the decision is written.")
-    ] = ReportFormat.AUTO,
+    form: ReportForm = ReportFormat.AUTO,
 ) -> None:
     """Fail when a model got worse: exit 0 passed, 1 failed, 2 not comparable.
 
@@ -108,5 +100,4 @@ def _show(outcome: "Outcome", form: ReportFormat) -> None:
         sys.stdout.write(gate_junit(outcome.decision, outcome.report))
     else:
         show_gate(outcome.decision, form)
-    machine = form in {ReportFormat.JSON, ReportFormat.JUNIT, ReportFormat.MARKDOWN}
-    github.publish(outcome.decision, data_on_stdout=machine)
+    github.publish(outcome.decision, data_on_stdout=form.is_data)

@@ -1,12 +1,11 @@
 """``robust0 harden``: train or fine-tune a network against sparse attacks."""
 
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from robust0.cli.options import DataDir, Device, Overrides
+from robust0.cli.options import Compile, DataDir, Device, Factory, Out, Overrides, Resume
 
 
 def harden(
@@ -35,24 +34,18 @@ def harden(
     start_from: Annotated[
         str | None, typer.Option("--from", help="Fine-tune this robust0 checkpoint.")
     ] = None,
-    factory: Annotated[
-        str | None, typer.Option(metavar="PKG.MOD:CALLABLE", help="Your own network.")
-    ] = None,
+    factory: Factory = None,
     pretrained: Annotated[
         bool, typer.Option("--pretrained", help="Fine-tune timm's published weights.")
     ] = False,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="RUN_DIR", help="Run directory.")
-    ] = None,
-    resume: Annotated[
-        Path | None, typer.Option(metavar="RUN_DIR", help="Go on with an interrupted run.")
-    ] = None,
+    out: Out = None,
+    resume: Resume = None,
     device: Device = "auto",
     data_dir: DataDir = None,
     workers: Annotated[
         int | None, typer.Option(help="Processes that decode image files; default: one per core.")
     ] = None,
-    compile_: Annotated[bool, typer.Option("--compile", help="Use torch.compile.")] = False,
+    compile_: Compile = False,
     stop_on_co: Annotated[
         bool, typer.Option("--stop-on-co", help="End at the first sign of overfitting.")
     ] = False,
@@ -70,7 +63,7 @@ def harden(
     from robust0.training.loop import run
     from robust0.training.tensorboard import Scalars
     from robust0.views.curves import draw_curves
-    from robust0.views.harden import silent_view, train_view
+    from robust0.views.harden import train_view
     from robust0.views.output import note, transfer_bars
 
     options = HardenOptions(
@@ -83,7 +76,7 @@ def harden(
     with world(place) as group, ExitStack() as stack:
         with transfer_bars() as show:
             job, resuming = stack.enter_context(open_run(options, place, group, show))
-        with train_view() if group.leads else silent_view() as view:
+        with train_view(silent=not group.leads) as view:
             scalars = Scalars(job.folder) if group.leads else None
             for event in run(job, group, resume=resuming):
                 view.show(event)

@@ -5,12 +5,28 @@ from typing import Annotated
 
 import typer
 
-from robust0.views.output import OutputFormat
+from robust0.views.output import OutputFormat, ReportFormat
 
 Form = Annotated[OutputFormat, typer.Option("--output-format", help="How data are written.")]
+ReportForm = Annotated[
+    ReportFormat, typer.Option("--output-format", help="How the result is written.")
+]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")]
 DataDir = Annotated[
     Path | None, typer.Option(help="Where the dataset lies; default: the cache, then download.")
+]
+Factory = Annotated[
+    str | None,
+    typer.Option(metavar="PACKAGE.MODULE:CALLABLE", help="Your own network."),
+]
+Out = Annotated[Path | None, typer.Option("--out", "-o", metavar="RUN_DIR", help="Run directory.")]
+Resume = Annotated[
+    Path | None, typer.Option(metavar="RUN_DIR", help="Go on with an interrupted run.")
+]
+Compile = Annotated[bool, typer.Option("--compile", help="Use torch.compile.")]
+FailUnder = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME=PERCENT", help="Exit 1 below this; e.g. saa=60; repeatable."),
 ]
 Overrides = Annotated[
     list[str] | None,

@@ -13,33 +13,23 @@ from timm.models import build_model_with_cfg, register_model
 from torch import Tensor, nn
 from torch.nn import functional
 
+from robust0.models.timm_cfg import small_image_cfg
+
 _STAGES = (1, 2, 4, 8)  # channels in units of the width
 _DEPTH = 2  # blocks per stage: 2 * 2 * 4 convolutions, the stem and the classifier make 18
 
 
-def _cfg() -> dict[str, Any]:
-    return {
-        "url": "",
-        "num_classes": 10,
-        "input_size": (3, 32, 32),
-        "pool_size": (4, 4),
-        "crop_pct": 1.0,
-        "interpolation": "bicubic",
-        "mean": (0.0, 0.0, 0.0),
-        "std": (1.0, 1.0, 1.0),
-        "first_conv": "conv1",
-        "classifier": "linear",
-    }
-
-
 # timm reads this name when it registers the functions at the end of this module.
 default_cfgs = {
-    "preact_resnet18": _cfg(),
-    "preact_resnet18_w8": _cfg(),
-    "preact_resnet18_w16": _cfg(),
-    "preact_resnet18_w24": _cfg(),
-    "preact_resnet18_w32": _cfg(),
-    "preact_resnet18_w48": _cfg(),
+    name: small_image_cfg("linear")
+    for name in (
+        "preact_resnet18",
+        "preact_resnet18_w8",
+        "preact_resnet18_w16",
+        "preact_resnet18_w24",
+        "preact_resnet18_w32",
+        "preact_resnet18_w48",
+    )
 }
 
 

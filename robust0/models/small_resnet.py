@@ -11,29 +11,19 @@ from timm.models import build_model_with_cfg, register_model
 from timm.models.resnet import BasicBlock, Bottleneck, ResNet
 from torch import nn
 
+from robust0.models.timm_cfg import small_image_cfg
+
 _REDUCTION = 4  # how much more timm's stem and pooling shrink the image
-
-
-def _cfg() -> dict[str, Any]:
-    return {
-        "url": "",
-        "num_classes": 10,
-        "input_size": (3, 32, 32),
-        "pool_size": (4, 4),
-        "crop_pct": 1.0,
-        "interpolation": "bicubic",
-        "mean": (0.0, 0.0, 0.0),
-        "std": (1.0, 1.0, 1.0),
-        "first_conv": "conv1",
-        "classifier": "fc",
-    }
 
 
 # timm reads this name when it registers the functions at the end of this module.
 default_cfgs = {
-    "resnet18_small": _cfg(),
-    "resnet34_small": _cfg(),
-    "resnet50_small": _cfg(),
+    name: small_image_cfg("fc")
+    for name in (
+        "resnet18_small",
+        "resnet34_small",
+        "resnet50_small",
+    )
 }
 
 

@@ -2,11 +2,10 @@
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Protocol, assert_never
+from contextlib import AbstractContextManager
+from typing import assert_never
 
 from rich.console import Console, RenderableType
-from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
@@ -24,42 +23,17 @@ from robust0.events import (
 )
 from robust0.views.chart import sparkline
 from robust0.views.harden import clock
-from robust0.views.output import err
+from robust0.views.live import View, fitting_view
 from robust0.wording import interval, number, percent, sites, tidy
 
 WIDE = 84  # columns from which every number has room
 
 
-class AuditView(Protocol):
-    """Shows the events of an audit."""
-
-    def show(self, event: AuditEvent) -> None:
-        """Take one event."""
-
-
-@contextmanager
-def silent_audit_view() -> Iterator[AuditView]:
-    """For processes that do not lead."""
-    yield SilentAuditView()
-
-
-@contextmanager
-def audit_view(*, plain: bool = False) -> Iterator[AuditView]:
-    """The view that fits where stderr goes: live on a terminal, plain lines elsewhere."""
-    console = err()
-    if plain or not console.is_terminal or console.is_dumb_terminal:
-        yield PlainAuditView(console)
-        return
-    view = LiveAuditView()
-    with Live(view, console=console, refresh_per_second=4):
-        yield view
-
-
-class SilentAuditView:
-    """Shows nothing."""
-
-    def show(self, event: AuditEvent) -> None:
-        """Take one event."""
+def audit_view(
+    *, plain: bool = False, silent: bool = False
+) -> AbstractContextManager[View[AuditEvent]]:
+    """The view that fits where stderr goes, or plain lines, or nothing."""
+    return fitting_view(LiveAuditView, PlainAuditView, lines=plain, silent=silent)
 
 
 class Remaining:

@@ -2,11 +2,10 @@
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Protocol, assert_never
+from contextlib import AbstractContextManager
+from typing import assert_never
 
 from rich.console import Console, Group, RenderableType
-from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
@@ -22,34 +21,14 @@ from robust0.events import (
     TrainStarted,
 )
 from robust0.views.chart import line_chart
-from robust0.views.output import err
+from robust0.views.live import View, fitting_view
 
 _STYLES = {"clean": "green", "training attack": "yellow", "probe": "red"}
 
 
-class TrainView(Protocol):
-    """Shows the events of a training run."""
-
-    def show(self, event: TrainEvent) -> None:
-        """Take one event."""
-
-
-@contextmanager
-def silent_view() -> Iterator[TrainView]:
-    """For processes that do not lead."""
-    yield SilentTrainView()
-
-
-@contextmanager
-def train_view() -> Iterator[TrainView]:
-    """The view that fits where stderr goes: live on a terminal, plain lines elsewhere."""
-    console = err()
-    if not console.is_terminal or console.is_dumb_terminal:
-        yield PlainTrainView(console)
-        return
-    view = LiveTrainView()
-    with Live(view, console=console, refresh_per_second=4, transient=False):
-        yield view
+def train_view(*, silent: bool = False) -> AbstractContextManager[View[TrainEvent]]:
+    """The view that fits where stderr goes."""
+    return fitting_view(LiveTrainView, PlainTrainView, silent=silent)
 
 
 class LiveTrainView:
@@ -137,13 +116,6 @@ class LiveTrainView:
         if self._alarm:
             return Text("● catastrophic overfitting: ", style="bold red") + Text(self._alarm)
         return Text("● ", style="green") + Text("no sign of catastrophic overfitting")
-
-
-class SilentTrainView:
-    """Shows nothing."""
-
-    def show(self, event: TrainEvent) -> None:
-        """Take one event."""
 
 
 class PlainTrainView:

@@ -49,6 +49,11 @@ class ReportFormat(StrEnum):
     MARKDOWN = "markdown"
     JUNIT = "junit"
 
+    @property
+    def is_data(self) -> bool:
+        """Whether a parser reads stdout, so that nothing else may be written there."""
+        return self in {ReportFormat.JSON, ReportFormat.MARKDOWN, ReportFormat.JUNIT}
+
     def resolved(self) -> "ReportFormat":
         """``auto`` is rich on a terminal and plain elsewhere."""
         if self is not ReportFormat.AUTO:

@@ -259,6 +259,18 @@ def test_floors_decide_the_exit_code(capfd):
     assert "gate passed" in capfd.readouterr().err
 
 
+def test_a_failed_floor_reaches_github_actions(tmp_path, monkeypatch, capfd):
+    summary = tmp_path / "summary.md"
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    failing = ["--fail-under", "worst-case=99", "--output-format", "json"]
+    assert run([*RUN, "-o", "run", *failing]) == 1
+    captured = capfd.readouterr()
+    json.loads(captured.out)
+    assert "::error title=robust0 gate" in captured.err
+    assert "robust0 gate FAILED" in summary.read_text()
+
+
 @pytest.mark.parametrize(
     ("floor", "message"),
     [

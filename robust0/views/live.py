@@ -1,0 +1,54 @@
+"""Which view of a long run fits where stderr goes: live, plain lines, or none."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Protocol, TypeVar
+
+from rich.console import Console, RenderableType
+from rich.live import Live
+
+from robust0.views.output import err
+
+_Taken = TypeVar("_Taken", contravariant=True)
+_Event = TypeVar("_Event")
+
+
+class View(Protocol[_Taken]):
+    """Shows the events of a run."""
+
+    def show(self, event: _Taken) -> None:
+        """Take one event."""
+
+
+class LiveView(View[_Taken], Protocol[_Taken]):
+    """A view that Rich draws again and again."""
+
+    def __rich_console__(self, console: Console, options: object) -> Iterator[RenderableType]:
+        """Draw the present state."""
+
+
+class Silent:
+    """Shows nothing: for processes that do not lead."""
+
+    def show(self, event: object) -> None:
+        """Take one event."""
+
+
+@contextmanager
+def fitting_view(
+    live: Callable[[], LiveView[_Event]],
+    plain: Callable[[Console], View[_Event]],
+    *,
+    lines: bool = False,
+    silent: bool = False,
+) -> Iterator[View[_Event]]:
+    """Live on a terminal, plain lines elsewhere or if ``lines``, nothing if ``silent``."""
+    console = err()
+    if silent:
+        yield Silent()
+    elif lines or not console.is_terminal or console.is_dumb_terminal:
+        yield plain(console)
+    else:
+        view = live()
+        with Live(view, console=console, refresh_per_second=4):
+            yield view
