@@ -59,7 +59,8 @@ def build_training(resolved: Resolved, request: TrainRequest) -> TrainJob:
         progress=request.progress,
     ).to(request.device)  # fmt: skip
     spec, threat = recipe.training, threat_of(recipe.training.threat)
-    threat.check(torch.empty(1, *data.image_shape, device="meta"))
+    for budget in (threat, threat_of(recipe.threat)):
+        budget.check(torch.empty(1, *data.image_shape, device="meta"))
     if spec.precision == "fp16" and request.device.type != "cuda":
         raise RecipeError(
             "training.precision fp16 needs a CUDA device", "use bf16 or fp32 on this device"

@@ -180,4 +180,9 @@ def _recall(options: HardenOptions) -> tuple[Resolved, HardenOptions]:
         kept["data_dir"] = Path(kept["data_dir"])
     given: dict[str, Any] = {"data_dir": options.data_dir} if options.data_dir else {}
     given |= {"workers": options.workers} if options.workers is not None else {}
+    given |= {"stop_on_co": True} if options.stop_on_co else {}
+    if options.compile and not kept["compile"]:
+        raise RunError(
+            "the run was started without --compile", "leave it out: other kernels round differently"
+        )
     return load_recipe(str(folder / "recipe.yaml")), replace(options, **(kept | given))

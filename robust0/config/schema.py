@@ -197,6 +197,15 @@ class TrainingSpec(Frozen):
         observed = self.labels.input if self.labels.kind == "self-adaptive" else "noisy"
         if observed == "adversarial" and not attacked:
             raise ValueError("labels.input adversarial needs an inner attack")
+        if (
+            self.labels.kind == "self-adaptive"
+            and observed == "noisy"
+            and self.objective.kind == "adversarial"
+        ):
+            raise ValueError(
+                "the objective adversarial has no other forward to learn labels from: set "
+                "labels.input to adversarial or clean"
+            )
         if self.probe.images > self.reserved:
             raise ValueError(
                 f"probe.images ({self.probe.images}) exceeds reserved ({self.reserved})"

@@ -1,6 +1,7 @@
 """Training views of images: random crops and flips, drawn per image id and epoch."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -18,14 +19,14 @@ _LOG_RATIO = math.log(4 / 3)
 class Augment:
     """How training images are varied.
 
-    Images of one size in memory are padded by ``pad`` zeros and cropped back; image files are cut
-    to a random box of at least ``min_area`` of the picture and scaled. ``flip`` mirrors every
-    second image left to right: not for data whose classes have a handedness, such as road signs.
+    Images are padded by ``pad`` zeros and cropped back at random, or, if ``min_area`` is given, cut
+    to a random box of at least that part of the picture and scaled. ``flip`` mirrors every second
+    image left to right: not for data whose classes have a handedness, such as road signs.
     """
 
     pad: int = 4
     flip: bool = True
-    min_area: float = 0.08
+    min_area: float | None = None
 
 
 def crop_flip(
@@ -45,6 +46,23 @@ def crop_flip(
     if flip:
         images = torch.where(flips(ids, epoch, stream)[:, None, None, None], images.flip(3), images)
     return images
+
+
+def resized_boxes(
+    images: Sequence[Tensor], ids: Tensor, epoch: int, stream: Stream, min_area: float,
+    size: Sequence[int],
+) -> Tensor:  # fmt: skip
+    """(B, C, *size) random boxes of images (C, H, W) of any sizes, scaled."""
+    from torchvision.transforms.v2 import functional as resizing  # seconds to import
+
+    sizes = torch.tensor([image.shape[1:] for image in images], device=ids.device)
+    boxes = crop_boxes(sizes, ids, epoch, stream, min_area).tolist()
+    return torch.stack(
+        [
+            resizing.resized_crop(image, *box, size=list(size), antialias=True)
+            for image, box in zip(images, boxes, strict=True)
+        ]
+    )
 
 
 def flips(ids: Tensor, epoch: int, stream: Stream) -> Tensor:

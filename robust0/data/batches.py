@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from robust0.data.augment import Augment, crop_boxes, crop_flip, flips
+from robust0.data.augment import Augment, crop_flip, resized_boxes
 from robust0.data.imageset import FileSet, ImageSet, TensorSet, decode, evaluation_view, to_unit
 from robust0.errors import DataError
 from robust0.rng import Stream
@@ -47,7 +47,12 @@ def train_batches(
     for index in _chunks(order.to(data.device), batch_size):
         ids = data.ids[index]
         pixels = data.pixels(index) if isinstance(data, TensorSet) else data.images(index)
-        pixels = crop_flip(pixels, ids, epoch, stream, pad=augment.pad, flip=augment.flip)
+        if augment.min_area is None:
+            pixels = crop_flip(pixels, ids, epoch, stream, pad=augment.pad, flip=augment.flip)
+        else:
+            whole = pixels.shape[2:]
+            pixels = resized_boxes([*pixels], ids, epoch, stream, augment.min_area, whole)
+            pixels = crop_flip(pixels, ids, epoch, stream, pad=0, flip=augment.flip)
         images = to_unit(pixels) if isinstance(data, TensorSet) else pixels
         yield Batch(images, data.labels[index], ids)
 
@@ -91,24 +96,18 @@ class _Decoded(Dataset[Tensor | DataError]):
             # Returned, not raised: the loader would bury its two lines in a worker's traceback.
             return problem
         if self._view is None:
-            return torch.stack([evaluation_view(image, self._size) for image in images])
+            return self._whole(images)
         return self._training_views(images, self._ids[number], self._view)
 
-    def _training_views(self, images: list[Tensor], ids: Tensor, view: _View) -> Tensor:
-        from torchvision.transforms.v2 import functional  # seconds to import; only files need it
+    def _whole(self, images: list[Tensor]) -> Tensor:
+        return torch.stack([evaluation_view(image, self._size) for image in images])
 
-        sizes = torch.tensor([image.shape[1:] for image in images])
-        boxes = crop_boxes(sizes, ids, view.epoch, view.stream, view.augment.min_area)
-        views = torch.stack(
-            [
-                functional.resized_crop(image, *box, size=[self._size, self._size], antialias=True)
-                for image, box in zip(images, boxes.tolist(), strict=True)
-            ]
-        )
-        if not view.augment.flip:
-            return views
-        mirrored = flips(ids, view.epoch, view.stream)[:, None, None, None]
-        return torch.where(mirrored, views.flip(3), views)
+    def _training_views(self, images: list[Tensor], ids: Tensor, view: _View) -> Tensor:
+        at, augment = (ids, view.epoch, view.stream), view.augment
+        if augment.min_area is None:
+            return crop_flip(self._whole(images), *at, pad=augment.pad, flip=augment.flip)
+        views = resized_boxes(images, *at, augment.min_area, (self._size, self._size))
+        return crop_flip(views, *at, pad=0, flip=augment.flip)
 
 
 def _file_batches(

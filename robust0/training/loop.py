@@ -89,6 +89,8 @@ class _Run:
             job.title, len(job.rows), job.epochs, self.steps_per_epoch, self.step, self.batch,
             self.world.size, job.notes,
         )  # fmt: skip
+        if self.memory["overfitting"]:  # seen before this process began
+            yield OverfittingSeen(*self.memory["overfitting"])
         saved_at, opened = time.monotonic(), -1
         while self.step < self.total and not self._stopping():
             if opened != self.step // self.steps_per_epoch:
@@ -122,7 +124,8 @@ class _Run:
             self.job.export(path, self.job.network, self._metrics())
             yield Saved(str(path), "model")
         self.world.wait()
-        yield TrainFinished(str(self.job.folder), self.step, self.memory["overfitting"], signal)
+        _, reason = self.memory["overfitting"] or (0, None)
+        yield TrainFinished(str(self.job.folder), self.step, reason, signal)
 
     # -- one optimiser step ----------------------------------------------------------------------
 
@@ -158,7 +161,8 @@ class _Run:
         self.norms.end()
         self._share_labels(torch.cat(seen))
         self.scaler.unscale_(self.optimizer)
-        self.meter.note_norm(gradient_norm(job.network, job.clip_norm))
+        norm = gradient_norm(job.network, job.clip_norm)
+        self.meter.note_norm(norm, may_skip=self.scaler.is_enabled())
         self.scaler.step(self.optimizer)
         self.scaler.update()
         self.optimizer.zero_grad(set_to_none=True)
@@ -243,7 +247,7 @@ class _Run:
         self.memory["reading"] = asdict(reading)
         alarmed = self.world.largest(int(reason is not None), job.device)
         if alarmed and not self.memory["overfitting"]:
-            self.memory["overfitting"] = f"epoch {epoch}: {reason}"
+            self.memory["overfitting"] = (epoch, str(reason))
             yield OverfittingSeen(epoch, str(reason))
         if best:
             self.memory["best_probe"] = reading.probe

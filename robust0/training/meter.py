@@ -1,5 +1,6 @@
 """Averages between two reports, kept on the device so that steps need no host sync."""
 
+import math
 import resource
 import sys
 import time
@@ -24,7 +25,6 @@ class Meter:
         self._sums: dict[str, Tensor] = {}
         self._images = 0
         self._micros = 0
-        self._steps = 0
         self._since = time.perf_counter()
 
     def note(self, result: StepResult, images: int) -> None:
@@ -38,10 +38,15 @@ class Meter:
             if hits is not None:
                 self._add(name, hits)
 
-    def note_norm(self, norm: Tensor) -> None:
-        """Add an optimiser step's gradient norm."""
-        self._steps += 1
-        self._add("norm", norm.detach())
+    def note_norm(self, norm: Tensor, *, may_skip: bool = False) -> None:
+        """Add an optimiser step's gradient norm.
+
+        ``may_skip``: a loss scaler skips steps whose gradient overflowed, so they do not count.
+        """
+        norm = norm.detach()
+        counts = norm.isfinite() if may_skip else torch.ones_like(norm, dtype=torch.bool)
+        self._add("norm", norm.where(counts, 0.0))
+        self._add("norms", counts)
 
     def report(self, step: int, epoch: int, learning_rate: float, world: World) -> StepDone:
         """The averages over all processes; the meter starts anew."""
@@ -62,7 +67,7 @@ class Meter:
             clean_accuracy=self._rate(values.get("clean")),
             attack_accuracy=self._rate(values.get("attack")),
             learning_rate=learning_rate,
-            gradient_norm=values["norm"] / self._steps,
+            gradient_norm=values["norm"] / values["norms"] if values["norms"] else math.nan,
             images_per_second=self._images * world.size / seconds,
             memory_bytes=self._memory(),
         )

@@ -10,7 +10,7 @@ from robust0.models.oracle import frozen
 from robust0.rng import Stream
 from robust0.training.inner import InnerAttack, Lesson
 from robust0.training.labels import LabelSource
-from robust0.training.noise import InputNoise
+from robust0.training.noise import InputNoise, NoNoise
 from robust0.training.objectives import Answers, Objective
 
 
@@ -86,8 +86,8 @@ class Method:
         # Two forwards in this order, never one of both: batch statistics differ, and the running
         # ones end with the adversarial batch (ALGORITHMS 9.6).
         answers = Answers(
-            clean=forward(images) if self.objective.needs_clean else None,
-            adversarial=forward(adversarial) if adversarial is not None else None,
+            clean=forward(images).float() if self.objective.needs_clean else None,
+            adversarial=forward(adversarial).float() if adversarial is not None else None,
         )
         seen = self._observed(model, batch, answers) if self.labels.learned() is not None else None
         target, weight = self.labels.observe(batch.rows, seen, moment.progress)
@@ -101,11 +101,13 @@ class Method:
 
     def _observed(self, model: nn.Module, batch: Micro, answers: Answers) -> Tensor:
         """The predictions soft labels learn from."""
-        if self.observe == "clean":
+        if self.observe == "clean" and not (
+            isinstance(self.noise, NoNoise) and answers.clean is not None
+        ):
             # One more forward, without noise; in eval mode, so that no statistics move.
             with frozen(model), torch.no_grad():
                 return cast("Tensor", model(batch.images))
-        seen = answers.clean if self.observe == "noisy" else answers.adversarial
+        seen = answers.adversarial if self.observe == "adversarial" else answers.clean
         if seen is None:
             raise ValueError(f"this objective has no {self.observe} forward to learn labels from")
         return seen

@@ -18,7 +18,7 @@ from robust0.training.inner import InnerAttack, Lesson, NoAttack
 from robust0.training.job import Watch
 from robust0.training.labels import one_hot
 
-LEARNED = 1.5  # times chance: below this clean accuracy nothing has been learned yet
+LEARNED = 0.05  # of the way from chance to perfect: below this nothing has been learned yet
 TOLERANCE = 0.02  # training attack may exceed clean accuracy by sampling noise
 ROWS = 64
 
@@ -78,16 +78,17 @@ def _fetch(data: ImageSet, positions: Sequence[int]) -> tuple[Tensor, Tensor, Te
 
 def alarm(reading: Reading, best_probe: float, classes: int, collapse: float) -> str | None:
     """Why this reading looks like catastrophic overfitting, or None."""
-    if reading.clean < LEARNED / classes:
-        return None  # nothing learned yet: a low probe means nothing
-    attacked = reading.training_attack
-    if attacked is not None and attacked > reading.clean + TOLERANCE:
+    attacked, learned = reading.training_attack, (1 + LEARNED * (classes - 1)) / classes
+    if attacked is None:
+        return None  # trained without an attack, to which nothing can overfit
+    if attacked >= learned and attacked > reading.clean + TOLERANCE:
         return (
             f"accuracy under the training attack ({attacked:.1%}) exceeds clean accuracy "
             f"({reading.clean:.1%})"
         )
-    if attacked is not None and reading.probe < collapse:
+    # A low probe says something only where there was accuracy to lose.
+    if reading.probe < collapse and reading.clean >= max(learned, 2 * collapse):
         return f"probe accuracy collapsed to {reading.probe:.1%}"
-    if reading.probe < best_probe / 2 - TOLERANCE:
+    if best_probe >= learned and reading.probe < best_probe / 2 - TOLERANCE:
         return f"probe accuracy fell from {best_probe:.1%} to {reading.probe:.1%}"
     return None

@@ -147,3 +147,8 @@ def test_custom_needs_all_four_parts(write):
 def test_parts_that_do_not_fit_together_are_refused(overrides):
     with pytest.raises(RecipeError, match=r"cifar10\.yaml: training is refused"):
         resolve(*overrides)
+
+
+def test_labels_cannot_learn_from_a_forward_that_is_not_made():
+    with pytest.raises(RecipeError, match="no other forward to learn labels from"):
+        resolve("training.method=sparse-at+s", "training.labels.input=noisy")

@@ -118,3 +118,25 @@ def test_a_broken_file_is_named_in_two_lines(files, workers):
 def test_an_empty_order_gives_no_batches(files):
     for data in (toy(), files):
         assert list(eval_batches(data, 2, torch.tensor([], dtype=torch.int64))) == []
+
+
+@pytest.mark.parametrize("kind", ["tensor", "files"])
+def test_the_kind_of_augmentation_does_not_depend_on_where_images_lie(kind, files):
+    data = toy() if kind == "tensor" else files
+    order = torch.arange(len(data))
+    plain = data.images(order)
+    same = views(data, order, 4, pad=0, flip=False)
+    assert torch.equal(torch.stack([same[int(i)] for i in data.ids]), plain)
+    shifted = views(data, order, 4, pad=2, flip=False)
+    inner = [shifted[int(i)] for i in data.ids]
+    for image, view in zip(plain, inner, strict=True):
+        padded = torch.nn.functional.pad(image, (2, 2, 2, 2))
+        side = image.shape[1]
+        crops = [padded[:, y : y + side, x : x + side] for y in range(5) for x in range(5)]
+        assert any(torch.allclose(view, crop) for crop in crops)
+    boxes = views(data, order, 4, min_area=0.25, flip=False)
+    assert all(boxes[int(i)].shape == plain[0].shape for i in data.ids)
+    assert not all(
+        torch.allclose(boxes[int(i)], image, atol=1e-3)
+        for i, image in zip(data.ids, plain, strict=True)
+    )

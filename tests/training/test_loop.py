@@ -14,8 +14,12 @@ from robust0.errors import RunError, TrainingError
 from robust0.events import EpochDone, OverfittingSeen, Saved, StepDone, TrainFinished, TrainStarted
 from robust0.rundir import read_lines
 from robust0.training import loop
+from robust0.training import snapshot as snapshots
+from robust0.training.guards import HealthCheck
 from robust0.training.inner import NoAttack
 from robust0.training.labels import HardLabels
+from robust0.training.meter import Meter
+from robust0.training.method import StepResult
 from robust0.training.objectives import CleanObjective
 from tests.training.conftest import make_data, make_job, make_network
 
@@ -285,3 +289,35 @@ def test_the_watch_warns_when_the_training_attack_is_no_attack(tmp_path):
     assert events[-1].step == 5
     assert "exceeds" in events[-1].overfitting
     assert (job.folder / "best.safetensors").exists()
+
+
+def test_a_resumed_run_still_shows_its_alarm(tmp_path):
+    job = make_job(tmp_path / "run", epochs=1)
+    train(job)
+    found = snapshots.latest(job.folder, job.device)
+    memory = found.memory | {"overfitting": (1, "probe accuracy collapsed")}
+    snapshots.save(job.folder, replace(found, memory=memory))
+    events = train(job, resume=True)
+    alarms = [event for event in events if isinstance(event, OverfittingSeen)]
+    assert alarms == [OverfittingSeen(1, "probe accuracy collapsed")]
+    assert events[-1].overfitting == "probe accuracy collapsed"
+
+
+def test_steps_that_a_loss_scaler_skips_do_not_look_like_an_explosion():
+    meter, check = Meter(torch.device("cpu")), HealthCheck()
+    result = StepResult(torch.tensor(1.0), {}, None, None)
+    for number in range(10):
+        for norm in (2.0, float("inf") if number == 7 else 4.0):
+            meter.note(result, 8)
+            meter.note_norm(torch.tensor(norm), may_skip=True)
+        report = meter.report(number, 0, 0.1, ALONE)
+        check.look(report)
+        assert report.gradient_norm == (2.0 if number == 7 else 3.0)
+    meter.note(result, 8)
+    meter.note_norm(torch.tensor(float("nan")), may_skip=True)  # nothing but skipped steps
+    with pytest.raises(TrainingError, match="exploded to nan"):
+        check.look(meter.report(10, 0, 0.1, ALONE))
+    meter.note(result, 8)
+    meter.note_norm(torch.tensor(float("inf")))  # without a scaler the step was taken
+    with pytest.raises(TrainingError, match="exploded to inf"):
+        check.look(meter.report(11, 0, 0.1, ALONE))
