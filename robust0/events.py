@@ -158,7 +158,7 @@ class Standing:
     images: int  # it attacks
     finished: int
     broken: int
-    only: int  # broken by no other attack so far
+    only: int | None  # broken by no other attack so far; no number in a cascade
     robust: "Accuracy | None"  # null in a cascade
     passes: float | None  # median over finished images
     share: float  # of its work, 0 to 1

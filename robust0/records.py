@@ -60,7 +60,7 @@ class AttackRow(Frozen):
     notes: tuple[str, ...] = Field(description="such as subsampled")
     attacked: int
     broken: int
-    only: int = Field(description="broken by no other attack of the run")
+    only: int | None = Field(description="broken by no other attack of the run; null in a cascade")
     robust: Accuracy | None = Field(description="its own robust accuracy; null in a cascade")
     median_sites: float | None = Field(description="of its hits, after pruning")
     median_passes: float | None = Field(description="forwards and backwards per attacked image")

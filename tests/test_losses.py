@@ -56,3 +56,20 @@ def test_divergence_has_a_gradient_on_both_sides(which):
     sides = [LOGITS.clone().requires_grad_(), LOGITS.flip(0).requires_grad_()]
     divergence(*sides).sum().backward()
     assert float(sides[which].grad.abs().sum()) > 0
+
+
+@pytest.mark.parametrize("lead", [0.0, 5.0, 17.5, 30.0, 80.0, -5.0, -80.0])
+def test_cross_entropy_and_its_slope_survive_confidence(lead):
+    """Torch's own is exactly zero from a margin of 17 on, and its slope forgets the label."""
+    logits = torch.tensor([[lead, 0.0, -3.0]])
+    exact = logits.double().requires_grad_()
+    ours = logits.clone().requires_grad_()
+    label = torch.tensor([0])
+    expected = torch.nn.functional.softplus(
+        exact[:, 1:].logsumexp(dim=1) - exact[:, 0], threshold=1e9
+    )
+    (expected_slope,) = torch.autograd.grad(expected.sum(), exact)
+    found = cross_entropy(ours, label)
+    (slope,) = torch.autograd.grad(found.sum(), ours)
+    assert torch.allclose(found.double(), expected, rtol=1e-5, atol=0)
+    assert torch.allclose(slope.double(), expected_slope, rtol=1e-5, atol=0)

@@ -77,9 +77,11 @@ class CornerSearch:
         """How many queries of each sort a row makes."""
         every = sites << groups
         if self.forwards is not None:
-            table = min(every, max(self.forwards // 2, 1))
-            return Plan(table, self.forwards - table, min(self.top, table))
-        # With one site the table has tried everything.
+            # With one site there is nothing to combine.
+            share = self.forwards if budget == 1 else max(self.forwards // 2, 1)
+            table = min(every, share)
+            rest = 0 if budget == 1 else self.forwards - table
+            return Plan(table, rest, min(self.top, table))
         rounds = (budget - 1) if self.mode == "sweep" else min(budget - 1, 1)
         return Plan(every, rounds * classes * self.iterations, min(self.top, every))
 

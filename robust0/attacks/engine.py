@@ -189,7 +189,8 @@ class _Pool(Generic[S]):
     def _remember(self, index: Tensor, part: S, images: Tensor, logits: Tensor) -> Tensor:
         """Keep each row's lowest-margin feasible image; (B,) which rows look fooled."""
         distance = margin(logits, part.labels)
-        fooled = logits.argmax(dim=1) != part.labels
+        # An answer that is no number is for the judge to look at, whatever its argmax says.
+        fooled = (logits.argmax(dim=1) != part.labels) | ~logits.isfinite().all(dim=1)
         if self.attack.leaves_budget:
             feasible = self.threat.count(part.image(part.clean), images) <= self.threat.budget
             distance = distance.where(feasible, torch.inf)

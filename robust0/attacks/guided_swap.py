@@ -134,7 +134,7 @@ class GuidedSwap:
         gap = margin(reply.logits, state.labels)
         state.step = state.step + 1
         if reply.gradient is None:
-            self._learn(state, state.margin - gap)
+            self._learn(state, torch.where(gap.isfinite(), state.margin - gap, 0.0))
             better = gap < state.margin
             moved = state.sites.scatter(1, state.move_slots, state.move_sites)
             painted = _put(state.colours, state.move_slots, state.move_colours)
@@ -212,8 +212,8 @@ class GuidedSwap:
         lengths = (4, k, short, wide + 1, wide * bytes_)
         words = state.stream.words(state.ids, state.step, sum(lengths))
         dice, for_slots, for_entries, for_ranks, for_colours = words.split(lengths, dim=1)
-        chance = dice * 2.0**-32
-        blind = state.spread[:, 0] == 0
+        chance = (dice >> 8) * 2.0**-24  # exact in float32, so never 1
+        blind = (state.spread == 0).all(dim=1)
         recolour = chance[:, 0] < max(self.recolour, k / count)
         random_slots = (chance[:, 1] < self.explore) | blind
         random_sites = (chance[:, 2] < self.explore) | blind
@@ -247,7 +247,8 @@ class GuidedSwap:
         """(B, size) distinct columns, by gains under Gumbel noise, or uniform where not guided."""
         noise = _gumbel(words)
         scale = (self.temperature * spread).clamp(min=1e-30)
-        return torch.where(guided[:, None], gains / scale + noise, noise).topk(size, dim=1).indices
+        guided = guided[:, None] & (spread > 0)
+        return torch.where(guided, gains / scale + noise, noise).topk(size, dim=1).indices
 
 
 def _at(values: Tensor, columns: Tensor) -> Tensor:

@@ -80,8 +80,10 @@ class SAIF:
 
     def _step(self, state: SAIFState, slope: Tensor, loss: Tensor) -> None:
         # DEVIATES from the original: a too long step is answered by a shorter one next time, per
-        # image, instead of by a line search that costs forwards and couples the images of a batch.
-        state.halvings = state.halvings + (loss < state.loss)
+        # image, instead of by a line search that costs forwards and couples the images of a batch;
+        # and a good one by a longer one, without which every row soon stands still.
+        change = (loss < state.loss).float() - (loss > state.loss).float()
+        state.halvings = (state.halvings + change).clamp(min=1)
         state.loss = loss
         # The mask weighs the magnitudes' gradient by something positive: its sign is the slope's.
         # Where there is no slope nothing moves.

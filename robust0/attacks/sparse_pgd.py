@@ -12,6 +12,7 @@ from robust0.losses import cross_entropy, margin
 from robust0.threat import Threat, top_mask
 
 _START, _REDRAW = 0, 1  # lanes of the random stream
+_SMALLEST = torch.finfo(torch.float32).tiny
 
 
 @dataclass(slots=True, kw_only=True)
@@ -104,6 +105,9 @@ class SparsePGD:
         # [Zhong24] The mask's gradient is dense: a site outside the top k earns its way in by what
         # its own magnitude would do there. Projection counts as the identity on sigmoid(logits).
         weight = state.logits.sigmoid()
+        if not self.compat:
+            # DEVIATES from the release, whose masks rest where a confident model's slope is small.
+            slope = slope / slope.abs().amax(dim=(1, 2), keepdim=True).clamp(min=_SMALLEST)
         mask_slope = (slope * state.magnitude).sum(dim=1) * weight * (1 - weight)
         norm = mask_slope.norm(dim=1, keepdim=True)
         length = self.beta * state.logits.shape[1] ** 0.5

@@ -162,7 +162,7 @@ class SparseRS:
         """Keep the trial where it is better or fools the model, then draw the next one."""
         value = -self.objective(state, reply.logits)
         accepted = (value < state.lowest) | (margin(reply.logits, state.labels) < 0)
-        state.lowest = torch.minimum(state.lowest, value)
+        state.lowest = torch.fmin(state.lowest, value)  # an answer may be NaN
         state.pairs = torch.where(accepted[:, None], state.trial, state.pairs)
         state.step = state.step + 1
         self._propose(state)

@@ -29,6 +29,7 @@ def doubts(
         _late_hits(facts, verdicts, images),
         _gap(facts, hits, len(correct), images),
         _not_monotone(facts, verdicts, images),
+        _above_curve(facts, verdicts, images),
     ]
     return tuple(flag for flag in found if flag is not None)
 
@@ -74,12 +75,13 @@ def _late_hits(facts: Facts, verdicts: Sequence[Verdict], images: int) -> Flag |
     largest = facts.settings.budgets[0]
     late: list[str] = []
     for attack in facts.attacks:
-        limit = LATE * attack.passes[largest]
-        count = sum(
-            v.fooled and v.forwards + v.backwards > limit
-            for v in verdicts
-            if v.attack == attack.name and v.budget == largest
+        own = [v for v in verdicts if v.attack == attack.name and v.budget == largest]
+        # Rows do not always spend all they may: a survivor shows what a whole search costs.
+        whole = min(
+            (v.forwards + v.backwards for v in own if not v.fooled),
+            default=attack.passes[largest],
         )
+        count = sum(v.fooled and v.forwards + v.backwards > LATE * whole for v in own)
         if count > POINTS * images:
             late.append(f"{attack.name} ({count})")
     if not late:
@@ -105,6 +107,25 @@ def _gap(facts: Facts, hits: dict[str, set[int]], correct: int, images: int) -> 
         fatal=False,
         message=f"together the attacks leave {100 * (correct - union) / images:.1f} %, the best "
         f"alone {100 * (correct - best) / images:.1f} %: none of them has found all there is",
+    )
+
+
+def _above_curve(facts: Facts, verdicts: Sequence[Verdict], images: int) -> Flag | None:
+    """Hits of another budget that fit a smaller one, whose own attacks did not find them."""
+    missed: list[str] = []
+    hits = [v for v in verdicts if v.fooled and v.attack != CLEAN]
+    for budget in facts.settings.budgets:
+        fits = {v.image for v in hits if v.pruned <= budget}
+        own = {v.image for v in hits if v.budget == budget}
+        if len(fits - own) > POINTS * images:
+            missed.append(f"{len(fits - own)} at {budget}")
+    if not missed:
+        return None
+    return Flag(
+        name="above-curve",
+        fatal=False,
+        message=f"images that a budget's own attacks left standing fall to a hit found at another "
+        f"budget ({', '.join(missed)}): the curve is lower than those rows, and it is right",
     )
 
 

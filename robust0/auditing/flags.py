@@ -81,13 +81,21 @@ def _attacked(
     oracle: Oracle, fetch: Fetch, positions: Sequence[int], threat: Threat, seed: int
 ) -> Iterator[Flag]:
     """Checks that need gradients: at random starts, and with every site allowed to change."""
-    zeros = {
-        name: _zero_gradients(oracle, fetch, positions, threat, seed, loss)
+    counts = {
+        name: _bad_gradients(oracle, fetch, positions, threat, seed, loss)
         for name, loss in (("cross entropy", cross_entropy), ("margin", margin))
     }
     total = len(positions)
-    if any(zeros.values()):
-        shares = " and ".join(f"{count} of {total} ({name})" for name, count in zeros.items())
+    infinite = max(infinite for _, infinite in counts.values())
+    if infinite:
+        yield Flag(
+            name="non-finite-gradients",
+            fatal=False,
+            message=f"the input gradient has infinite or NaN entries for {infinite} of {total} "
+            "images; they count as zero, and gradient attacks may miss what they hide",
+        )
+    if any(zeros for zeros, _ in counts.values()):
+        shares = " and ".join(f"{zeros} of {total} ({name})" for name, (zeros, _) in counts.items())
         yield _fatal(
             "zero-gradients",
             f"no input gradient at all at the random start: {shares}; gradient attacks are blind "
@@ -115,12 +123,16 @@ def _probabilities(logits: Tensor) -> bool:
     return inside and bool(((logits.sum(dim=1) - 1).abs() < 1e-5).all())
 
 
-def _zero_gradients(
+def _bad_gradients(
     oracle: Oracle, fetch: Fetch, positions: Sequence[int], threat: Threat, seed: int,
     loss: Callable[[Tensor, Tensor], Tensor],
-) -> int:  # fmt: skip
-    """How many images have an all-zero gradient of a loss at Sparse-PGD's random start."""
-    count = 0
+) -> tuple[int, int]:  # fmt: skip
+    """How many images have no usable gradient of a loss at Sparse-PGD's random start.
+
+    Returns:
+        Those without a finite entry that is not zero, and those with an entry that is not finite.
+    """
+    zeros = infinite = 0
     attack, stream = SparsePGD(), Stream.of("flags", seed)
     for place in range(0, len(positions), oracle.rows):
         images, labels, ids = fetch(positions[place : place + oracle.rows])
@@ -129,9 +141,11 @@ def _zero_gradients(
         def objective(logits: Tensor, labels: Tensor = labels) -> Tensor:
             return loss(logits, labels)
 
-        slope = oracle.gradient(start, objective)[1]
-        count += int((slope == 0).flatten(1).all(dim=1).sum())
-    return count
+        slope = oracle.gradient(start, objective, raw=True)[1].flatten(1)
+        finite = slope.isfinite()
+        zeros += int(((slope == 0) | ~finite).all(dim=1).sum())
+        infinite += int((~finite).any(dim=1).sum())
+    return zeros, infinite
 
 
 def _unbounded(

@@ -14,10 +14,15 @@ _FULL = re.compile(r"out of memory|(can't|cannot|not enough memory to) allocate|
 @contextmanager
 def exact_kernels() -> Iterator[None]:
     """The same kernels for the same shapes, in full float32, so that verdicts can be repeated."""
-    with torch.backends.cudnn.flags(
-        enabled=True, benchmark=False, deterministic=True, allow_tf32=False
-    ):
-        yield
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        with torch.backends.cudnn.flags(
+            enabled=True, benchmark=False, deterministic=True, allow_tf32=False
+        ):
+            yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 @contextmanager

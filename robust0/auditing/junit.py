@@ -74,7 +74,8 @@ def _attack_case(suite: Xml.Element, row: AttackRow, classname: str, spent: floa
         Xml.SubElement(case, "error", message=message)
     own = "" if row.robust is None else f"{_accuracy(row.robust)}; "
     Xml.SubElement(case, "system-out").text = (
-        f"{own}{row.broken} of {row.attacked} attacked images broken, {row.only} by it only; "
+        f"{own}{row.broken} of {row.attacked} attacked images broken, "
+        f"{wording.number(row.only)} by it only; "
         f"median sites {wording.number(row.median_sites)}, "
         f"median passes {wording.number(row.median_passes)}"
     )

@@ -91,7 +91,7 @@ class Tally:
             images=wanted,
             finished=len(passes),
             broken=len(hits),
-            only=sum(times[image] == 1 for image in hits),
+            only=None if cascade else sum(times[image] == 1 for image in hits),
             robust=None if cascade else accuracy(correct - len(hits), self.images),
             passes=float(statistics.median(passes)) if passes else None,
             share=share,

@@ -256,16 +256,15 @@ class _Run:
         for flag in results.flags[len(self.flags) :]:
             yield FlagRaised(flag)
         if job.folder is None:
-            clock = (self.store.seconds.pop("", 0.0), self.store.seconds)
-            info = finish.run_info(finish.now(), (), clock, self.world.size, versions())
+            spent = (self.store.seconds.pop("", 0.0), self.store.seconds)
+            info = finish.run_info(finish.now(), (), spent, self.world.size, versions())
             yield AuditFinished(Report(results=results, run=info), None, None)
             return
+        clock = read_clock(job.folder)  # before the parts' own are merged into the first
         finish.merge_parts(job.folder, verdicts)
         self._keep_clean()
         start = read_run(job.folder)
-        info = finish.run_info(
-            start.started, start.command, read_clock(job.folder), self.world.size, versions()
-        )
+        info = finish.run_info(start.started, start.command, clock, self.world.size, versions())
         report = Report(results=results, run=info)
         with writing(job.folder):
             finish.write_report(job.folder, report)

@@ -98,7 +98,7 @@ def _row(
         notes=attack.notes,
         attacked=len(verdicts),
         broken=len(hits),
-        only=sum(times_broken[verdict.image] == 1 for verdict in hits),
+        only=None if cascade else sum(times_broken[verdict.image] == 1 for verdict in hits),
         robust=None if cascade else accuracy(correct - len(hits), images),
         median_sites=_median(verdict.pruned for verdict in hits),
         median_passes=_median(verdict.forwards + verdict.backwards for verdict in verdicts),

@@ -68,9 +68,13 @@ class Oracle:
             return self._call(self._search, images, self.search_dtype)[: len(images)]
 
     def gradient(
-        self, images: Tensor, objective: Callable[[Tensor], Tensor]
+        self, images: Tensor, objective: Callable[[Tensor], Tensor], *, raw: bool = False
     ) -> tuple[Tensor, Tensor]:
-        """Logits and the gradient of the summed objective with respect to the images."""
+        """Logits and the gradient of the summed objective with respect to the images.
+
+        Entries that are not finite count as zero unless ``raw``: one infinite slope, say of a power
+        of a black pixel, would else be all that an attack sees.
+        """
         self.calls += 1
         self.gradient_calls += 1
         count = len(images)
@@ -82,7 +86,8 @@ class Oracle:
             (slope,) = torch.autograd.grad(
                 objective(logits).sum(), images, allow_unused=True, materialize_grads=True
             )
-        return logits.detach(), slope.detach()
+        slope = slope.detach()
+        return logits.detach(), slope if raw else slope.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
 
     def _call(
         self, network: Callable[[Tensor], Tensor], images: Tensor, dtype: torch.dtype | None

@@ -167,7 +167,7 @@ def _cells(standing: Standing, cascade: bool, bar: int) -> list[RenderableType]:
         bound = "" if done else "≤ "
         robust = Text(f"{bound}{percent(standing.robust)}", style="bold" if done else "")
         spread = Text(interval(standing.robust), style="dim")
-    counts = [f"{standing.broken:,}", f"{standing.only:,}", number(standing.passes)]
+    counts = [f"{standing.broken:,}", number(standing.only), number(standing.passes)]
     return [name, progress, share, robust, spread, *(Text(count) for count in counts)]
 
 
@@ -235,7 +235,8 @@ def attack_line(event: AttackDone) -> str:
     )
     return (
         f"{standing.attack} at {sites(event.budget, event.unit)}: {own}broke {standing.broken:,} "
-        f"of {standing.images:,} ({standing.only:,} only it), median {number(standing.passes)} "
+        f"of {standing.images:,} ({number(standing.only)} only it), "
+        f"median {number(standing.passes)} "
         f"passes, {clock(event.seconds)}; worst case so far {percent(event.survivors)}"
     )
 

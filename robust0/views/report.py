@@ -217,7 +217,7 @@ def _plain_attack(report: Report, result: BudgetResult, row: AttackRow) -> Seque
     spent = report.run.attack_seconds.get(row.name)
     return (
         "attack", wording.tidy(row.name), result.budget, *numbers,
-        report.results.subject.images, row.attacked, row.broken, row.only,
+        report.results.subject.images, row.attacked, row.broken, _dash(row.only),
         _dash(row.median_sites), _dash(row.median_passes),
         _dash(spent if result is report.results.budgets[0] else None),
     )  # fmt: skip

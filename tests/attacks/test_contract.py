@@ -1,10 +1,11 @@
 """Every attack of the registry, as the battery configures it, against the same promises."""
 
-from dataclasses import FrozenInstanceError, fields
+from dataclasses import FrozenInstanceError, fields, replace
 from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import robust0.attacks
@@ -13,8 +14,10 @@ from robust0.attacks.base import Reply, State
 from robust0.attacks.sparse_pgd import SparsePGD
 from robust0.attacks.sparse_rs import SparseRS
 from robust0.config.efforts import BATTERY, EFFORTS
+from robust0.errors import EvaluationError
 from robust0.models.oracle import Oracle, frozen
 from robust0.threat import Threat
+from tests.attacks.conftest import Problem
 
 BATTERY_OF_ATTACKS = {
     name: ATTACKS[named.kind](**EFFORTS["smoke"][named.kind], **dict(named.params))
@@ -208,6 +211,67 @@ def test_a_standard_model_falls(name, trained, drive):
     attack = ATTACKS[named.kind](**EFFORTS["quick"][named.kind], **dict(named.params))
     outcomes = drive(attack, trained.first(16), Threat(pixels=24))
     assert sum(outcome.fooled for outcome in outcomes) >= 12
+
+
+class Scaled(nn.Module):
+    """The same classifier, as sure of itself as one likes."""
+
+    def __init__(self, network, factor):
+        super().__init__()
+        self.network, self.factor = network, factor
+
+    def forward(self, images):
+        return self.factor * self.network(images)
+
+
+@each_attack
+def test_confidence_is_no_defence(name, trained, drive):
+    """Margins of 30 and more, where float32's plain cross entropy is zero."""
+    named = BATTERY[name]
+    attack = ATTACKS[named.kind](**EFFORTS["quick"][named.kind], **dict(named.params))
+    modest, threat = trained.first(16), Threat(pixels=30)
+    sure = replace(modest, model=Scaled(modest.model, 4))
+    hits = [sum(o.fooled for o in drive(attack, p, threat)) for p in (modest, sure)]
+    assert hits[1] >= hits[0] - 2
+    assert hits[0] > 3
+
+
+@each_attack
+def test_an_infinite_slope_is_no_defence(name, trained, drive):
+    class Gamma(nn.Module):
+        def __init__(self, network, least):
+            super().__init__()
+            self.network, self.least = network, least
+
+        def forward(self, images):
+            return self.network(images.clamp(min=self.least) ** 0.9)
+
+    attack, threat = BATTERY_OF_ATTACKS[name], Threat(pixels=12)
+    given = trained.first(16)
+    problems = [replace(given, model=Gamma(given.model, least)) for least in (1e-6, 0.0)]
+    finite, infinite = (sum(o.fooled for o in drive(attack, p, threat)) for p in problems)
+    assert infinite >= finite - 2
+
+
+@each_attack
+def test_answers_that_are_no_numbers_are_not_robustness(name, drive):
+    class Bursting(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.head = nn.Linear(90, 4)
+
+        def forward(self, images):
+            logits = self.head(images.flatten(1)) * 0.01 + torch.tensor([1.0, 0, 0, 0])
+            changed = ((images == 0) | (images == 1)).flatten(1).any(dim=1)
+            return logits.masked_fill(changed[:, None], torch.nan)
+
+    images = torch.full((3, 3, 6, 5), 0.5) + 0.1 * torch.rand(3, 3, 6, 5)
+    problem = Problem(Bursting(), images, torch.zeros(3, dtype=torch.int64), 4)
+    attack = BATTERY_OF_ATTACKS[name]
+    # Minimum-norm attacks wander outside the budget, where answers do not matter.
+    threat = Threat(pixels=30 if attack.leaves_budget else 4)
+    with pytest.raises(EvaluationError, match="NaN"):
+        drive(attack, problem, threat)
 
 
 def test_searching_without_a_gradient(small, drive):

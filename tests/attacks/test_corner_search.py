@@ -159,6 +159,14 @@ def test_a_budget_of_forwards_halves_into_table_and_search():
     assert torch.equal(state.rankings, rankings)
 
 
+def test_with_one_site_all_forwards_go_into_the_table():
+    attack, threat = CornerSearch(forwards=60), Threat(pixels=1)
+    assert attack.passes(threat, (3, 6, 5), 4) == 60
+    state = attack.start(rows_of(torch.rand(2, 3, 6, 5), torch.zeros(2).long(), threat, 4))
+    assert (state.plan.table, state.plan.search) == (60, 0)
+    assert CornerSearch(forwards=500).passes(threat, (3, 6, 5), 4) == 240  # all there are
+
+
 def test_a_budget_beyond_the_table_completes_it():
     attack = CornerSearch(forwards=100)
     state = attack.start(

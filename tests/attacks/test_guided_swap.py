@@ -228,3 +228,38 @@ def test_free_sites_are_the_complement(used, order):
     free = 31 - len(used)
     found = _free_sites(torch.tensor([shuffled]), torch.arange(free)[None])[0].tolist()
     assert found == sorted(set(range(31)) - used)
+
+
+def test_where_every_site_is_used_the_gradient_still_guides(small):
+    """At k = all sites moves recolour, and most of them by what the gradient says."""
+    problem, threat = small(count=8), Threat(pixels=30)
+    attack = GuidedSwap(forwards=60)
+    state = until_looked(attack, problem, threat)
+    before = lead(problem, painted(state))
+    while not advance(attack, state, problem.model)[3].all():
+        pass
+    guided = (before - lead(problem, painted(state))).mean()
+    blind = attack.start(problem.rows(threat))
+    for _ in range(2):
+        advance(attack, blind, problem.model)
+    while True:
+        blind.spread = torch.zeros_like(blind.spread)  # as if the gradient said nothing
+        if advance(attack, blind, problem.model)[3].all():
+            break
+    assert guided > (before - lead(problem, painted(blind))).mean()
+
+
+def test_chance_is_never_one(small):
+    """A word of ones must not make a swap where there is nothing to swap with."""
+
+    class Ones:
+        def words(self, ids, steps, count, lane=0):
+            return torch.full((len(ids), count), 2**32 - 1)
+
+    problem, threat = small(count=2), Threat(pixels=30)
+    attack = GuidedSwap()
+    state = until_looked(attack, problem, threat)
+    state.stream = Ones()
+    state.looking[:] = False
+    attack._propose(state)
+    assert torch.equal(state.move_sites, state.sites.gather(1, state.move_slots))

@@ -35,7 +35,8 @@ def test_a_step_follows_the_formulas(small):
         slope = torch.randn(clean.shape, generator=generator)
         losses.append(torch.nn.functional.cross_entropy(logits, problem.labels, reduction="none"))
         if step:
-            halvings += losses[-1] < losses[-2]
+            worse = losses[-1] < losses[-2]
+            halvings = (halvings + torch.where(worse, 1, -1)).clamp(min=1)
         v = torch.where(slope > 0, 1 - clean, -clean)
         g_s = (slope * (p if step else v)).sum(dim=1)
         zeta = (top_mask(g_s, 4) & (g_s > 0)).float()

@@ -53,14 +53,19 @@ def test_one_step_follows_the_formulas(projected, threat, linear):
     assert torch.equal(state.mask.sum(dim=1), torch.full((16,), threat.budget))
 
 
-def test_a_vanishing_mask_gradient_leaves_the_mask_alone(small):
+@pytest.mark.parametrize(
+    ("size", "compat", "rests"),
+    [(0.0, None, True), (1e-13, None, False), (1e-30, None, False), (1e-13, "icml2024", True)],
+)
+def test_a_mask_rests_only_where_there_is_no_gradient(small, size, compat, rests):
     problem = small(count=3)
-    attack = SparsePGD()
+    attack = SparsePGD(compat=compat)
     state = attack.start(problem.rows(Threat(pixels=4)))
     logits = state.logits.clone()
-    attack.tell(state, Reply(torch.zeros(3, 4), torch.full_like(state.clean, 1e-13)))
-    assert torch.equal(state.logits, logits)
-    assert state.stalled.tolist() == [1, 1, 1]
+    attack.tell(state, Reply(torch.zeros(3, 4), torch.full_like(state.clean, size)))
+    assert torch.equal(state.logits, logits) is rests
+    if rests:
+        assert state.stalled.tolist() == [1, 1, 1]
 
 
 @pytest.mark.parametrize(

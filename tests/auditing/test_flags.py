@@ -1,5 +1,7 @@
 """Each check against a real network that deserves it."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
@@ -119,6 +121,18 @@ def test_flags_are_the_same_each_time(toy):
 def test_zero_gradients_are_counted_for_both_losses(toy):
     found = {flag.name: flag for flag in flags(StopGradient(toy.network), toy, count=8)}
     assert "7 of 7 (cross entropy) and 7 of 7 (margin)" in found["zero-gradients"].message
+
+
+def test_infinite_gradients_are_noted(toy):
+    class Gamma(Wrapped):
+        def forward(self, images):
+            return self.network(images**0.9)  # infinitely steep where a pixel is black
+
+    pixels = toy.pixels.clone()
+    pixels[:, :, 0, 0] = 0
+    found = flags(Gamma(toy.network), replace(toy, pixels=pixels))
+    (flag,) = [flag for flag in found if flag.name == "non-finite-gradients"]
+    assert not flag.fatal
 
 
 def test_the_watch_on_autograd_is_taken_off_again(toy):

@@ -85,6 +85,7 @@ def test_a_cascade_has_no_accuracy_per_attack():
     results = summarise(given, found, ())
     assert [row.robust for row in results.budgets[0].attacks] == [None, None]
     assert [row.attacked for row in results.budgets[0].attacks] == [4, 3]
+    assert [row.only for row in results.budgets[0].attacks] == [None, None]
     # The images w broke never met b, so b's union is unknown.
     assert [e.name for e in results.budgets[0].ensembles] == ["worst-case"]
     assert results.budgets[0].ensembles[0].robust.count == 2
@@ -162,6 +163,20 @@ def test_hits_in_the_last_tenth_are_noted(passes, noted):
     found += [verdict(i, "w", fooled=i == 0, passes=passes if i == 0 else LIMIT) for i in range(10)]
     results = summarise(facts(attacks=("w",)), found, ())
     assert ("not-converged" in names(results)) is noted
+
+
+def test_rows_that_end_early_have_an_earlier_last_tenth():
+    found = [verdict(image, fooled=False) for image in range(10)]
+    found += [verdict(i, "w", fooled=i == 0, passes=80) for i in range(10)]
+    assert "not-converged" in names(summarise(facts(attacks=("w",)), found, ()))
+
+
+def test_a_row_above_the_curve_is_noted():
+    given = facts(budgets=(8, 4), attacks=("w",))
+    loose = run(given, {("w", 8): {0: 8, 1: 3, 2: 6}, ("w", 4): {0: 4}})
+    message = next(flag.message for flag in loose.flags if flag.name == "above-curve")
+    assert "1 at 4" in message
+    assert "above-curve" not in names(run(given, {("w", 8): {0: 8, 1: 3}, ("w", 4): {1: 3}}))
 
 
 def test_a_union_far_below_the_best_is_noted():
