@@ -59,7 +59,7 @@ def build_audit(resolved: Resolved, request: AuditRequest) -> AuditJob:
     budgets = tuple(sorted(set(request.budgets), reverse=True))
     for budget in budgets:
         Threat.of(budget, unit).check(torch.empty(1, *data.image_shape, device="meta"))
-    rows = _rows(request.rows, data.image_shape, device)
+    rows = _rows(request.rows, data, device)
     classes = check_model(request.network, data, rows, device)
     names = _class_names(request, classes)
     entries = attack_entries(recipe.audit.attacks)
@@ -159,7 +159,7 @@ def _attack_facts(
     )
 
 
-def _rows(wanted: int | None, image_shape: tuple[int, int, int], device: torch.device) -> int:
+def _rows(wanted: int | None, data: ImageSet, device: torch.device) -> int:
     if wanted is not None and wanted < MIN_ROWS:
         raise RecipeError(
             f"--batch-size must be at least {MIN_ROWS}, got {wanted}",
@@ -167,10 +167,12 @@ def _rows(wanted: int | None, image_shape: tuple[int, int, int], device: torch.d
         )
     if wanted is not None:
         return wanted
-    small = image_shape[1] * image_shape[2] <= 64 * 64
-    if device.type == "cuda":
-        return 512 if small else 128
-    return 64 if small else 32
+    _, height, width = data.image_shape
+    small = height * width <= 64 * 64
+    most = (512 if small else 128) if device.type == "cuda" else (64 if small else 32)
+    # A call is filled up to its row count: a third of the images is what often stays to attack.
+    third = max(len(data) // 3, 1)
+    return max(MIN_ROWS, min(most, 1 << (third.bit_length() - 1)))
 
 
 def _class_names(request: AuditRequest, classes: int) -> tuple[str, ...]:
