@@ -17,6 +17,7 @@ import resource
 import sys
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -38,12 +39,13 @@ from robust0.attacks import (
 from robust0.attacks.base import Reply, Rows
 from robust0.attacks.engine import Outcome, Pulse, Waiting, search
 from robust0.data.datasets import open_dataset
+from robust0.device import share_cores, threads_per_call
 from robust0.models.checkpoint import load
 from robust0.models.oracle import Oracle, frozen
 from robust0.rng import Stream
 from robust0.threat import Threat
 
-ROWS = 64
+ROWS = 32
 THREAT = Threat(pixels=20)
 SAA: tuple[tuple[str, Attack[Any]], ...] = (
     ("sparse-pgd-p", SparsePGD(steps=100, projected=True)),
@@ -59,10 +61,14 @@ class Bench:
     model: nn.Module
     images: Tensor
     labels: Tensor
+    lanes: int
 
-    def oracle(self, *, compiled: bool = False) -> Oracle:
+    def oracle(self, *, compiled: bool = False, dtype: torch.dtype | None = None) -> Oracle:
         """A fresh door, warmed up."""
-        oracle = Oracle(self.model, ROWS, torch.device("cpu"), compiled=compiled)
+        oracle = Oracle(
+            self.model, ROWS, torch.device("cpu"), search_dtype=dtype, compiled=compiled,
+            lanes=self.lanes,
+        )  # fmt: skip
         oracle.logits(self.images[:ROWS])
         oracle.gradient(self.images[:ROWS], lambda logits: logits.logsumexp(dim=1))
         oracle.calls = oracle.gradient_calls = 0
@@ -105,14 +111,16 @@ def main() -> None:
     parts = options.only.split(",")
     data = open_dataset("cifar10", "test")
     index = torch.arange(options.images)
-    bench = Bench(load(options.model).network, data.images(index), data.labels[index])
+    lanes, threads = share_cores(torch.device("cpu"))
+    bench = Bench(load(options.model).network, data.images(index), data.labels[index], lanes)
     print(
         f"{options.model.name}, {options.images} CIFAR-10 test images, {THREAT}, {ROWS} rows, "
-        f"{torch.get_num_threads()} threads, torch {torch.__version__}"
+        f"{lanes} calls at once, {threads} threads each, torch {torch.__version__}"
     )
     if "saa" in parts or "order" in parts:
-        ensembles(bench, compiled="saa" in parts)
-    with frozen(bench.model):
+        ensembles(bench, threads, all_modes="saa" in parts)
+    bench.model.to(memory_format=torch.channels_last)
+    with frozen(bench.model), threads_per_call(threads):
         if "single" in parts:
             singles(bench, [int(number) for number in options.budgets.split(",")])
         if "growth" in parts:
@@ -121,7 +129,7 @@ def main() -> None:
         sigma(bench)
 
 
-def ensembles(bench: Bench, *, compiled: bool) -> None:
+def ensembles(bench: Bench, threads: int, *, all_modes: bool) -> None:
     """Our sAA and our order against the official structure."""
     total = len(bench.images)
     bench.model.eval()
@@ -132,17 +140,22 @@ def ensembles(bench: Bench, *, compiled: bool) -> None:
     print("\n| cascade at 100 + 100 + 1,000 | survivors | seconds | speed-up | wall / bare |")
     print("|---|---|---|---|---|")
     print(f"| official structure | {theirs} of {total} | {baseline:.0f} | 1.00 | |")
-    with frozen(bench.model):
-        for mode in (False, True)[: 1 + compiled]:
-            oracle = bench.oracle(compiled=mode)
+    bench.model.to(memory_format=torch.channels_last)  # as audit does
+    modes: dict[str, dict[str, Any]] = {"robust0 saa": {}}
+    if all_modes:
+        modes["robust0 saa, compiled"] = {"compiled": True}
+        modes["robust0 saa, bf16 search"] = {"dtype": torch.bfloat16}
+    with frozen(bench.model), threads_per_call(threads):
+        for name, mode in modes.items():
+            oracle = bench.oracle(**mode)
             begun = time.perf_counter()
             ours = len(bench.run(oracle, SAA, bench.standing()))
             seconds = time.perf_counter() - begun
             bare = bare_cost(oracle, bench.images)
-            name = "robust0 saa, compiled" if mode else "robust0 saa"
             print(
                 f"| {name} | {ours} of {total} | {seconds:.0f} | {baseline / seconds:.2f} "
-                f"| {seconds / bare:.2f} |"
+                f"| {seconds / bare:.2f} |",
+                flush=True,
             )
         oracle = bench.oracle()
         order = (("guided-swap", GuidedSwap(forwards=1200)), *SAA)
@@ -158,14 +171,20 @@ def ensembles(bench: Bench, *, compiled: bool) -> None:
 def bare_cost(oracle: Oracle, images: Tensor) -> float:
     """Seconds of the model calls alone: as many forwards and gradients as the search made."""
     forwards, gradients = oracle.calls - oracle.gradient_calls, oracle.gradient_calls
-    tries = 12
-    begun = time.perf_counter()
-    for _ in range(tries):
+    tries = 12 * oracle.lanes
+
+    def forward(_: int) -> None:
         oracle.logits(images[:ROWS])
-    middle = time.perf_counter()
-    for _ in range(tries):
+
+    def gradient(_: int) -> None:
         oracle.gradient(images[:ROWS], lambda logits: logits.logsumexp(dim=1))
-    end = time.perf_counter()
+
+    with ThreadPoolExecutor(oracle.lanes) as threads:
+        begun = time.perf_counter()
+        list(threads.map(forward, range(tries)))
+        middle = time.perf_counter()
+        list(threads.map(gradient, range(tries)))
+        end = time.perf_counter()
     return (middle - begun) / tries * forwards + (end - middle) / tries * gradients
 
 

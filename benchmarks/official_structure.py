@@ -101,7 +101,7 @@ def random_search(
         for place, image in enumerate(rows.tolist()):
             back, forth = used[image, given], used[image, taken]
             candidates[place][:, back] = flat[image][:, back]
-            candidates[place][:, forth] = torch.randint(0, 2, (channels, size)).float()
+            candidates[place][:, forth] = colours(candidates[place][:, forth])
         value, hit = query(candidates, rows)
         for place, image in enumerate(rows.tolist()):
             if value[place] < objective[image] or hit[place]:
@@ -111,6 +111,14 @@ def random_search(
                 swapped[given], swapped[taken] = used[image, taken], used[image, given]
                 used[image] = swapped
     return Stage(~fooled)
+
+
+def colours(present: Tensor) -> Tensor:
+    """Random corners; a single one is drawn again until it is another than the present colour."""
+    drawn = torch.randint(0, 2, present.shape).float()
+    while present.shape[1] == 1 and (drawn == present).all().item():
+        drawn = torch.randint(0, 2, present.shape).float()
+    return drawn
 
 
 def swaps(step: int, queries: int, budget: int, start: float = 0.8) -> int:

@@ -1,11 +1,14 @@
-"""From the name of a device to a torch.device, once, at the start of a command."""
+"""From the name of a device to a torch.device, and how an audit shares out a processor's cores."""
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 
 from robust0.errors import RecipeError
 
+MOST_LANES = 4  # more threads would wait for each other in the interpreter
 _HINT = "use auto, cpu, cuda, cuda:N or mps"
 
 
@@ -39,3 +42,30 @@ def _cuda(index: int | None) -> torch.device:
             f"use a number from 0 to {count - 1}",
         )
     return torch.device("cuda" if index is None else f"cuda:{index}")
+
+
+def share_cores(device: torch.device, threads: int | None = None) -> tuple[int, int]:
+    """How many model calls to make at once, and the threads of each, for searching on a device.
+
+    On a CPU two calls of one thread each take less time than two calls, one after the other, of two
+    threads; and a call of one thread rounds the same on any number of cores. ``threads`` fixes the
+    threads of a call.
+    """
+    cores = torch.get_num_threads()
+    if device.type != "cpu":
+        return 1, cores
+    if threads is not None:
+        return max(1, min(MOST_LANES, cores // threads)), threads
+    lanes = min(MOST_LANES, cores)
+    return lanes, cores // lanes
+
+
+@contextmanager
+def threads_per_call(count: int) -> Iterator[None]:
+    """Model calls use this many threads inside, also those made by other threads of Python."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,7 +1,9 @@
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 
-from robust0.device import resolve
+from robust0.device import resolve, share_cores, threads_per_call
 from robust0.errors import RecipeError
 
 without_cuda = pytest.mark.skipif(torch.cuda.is_available(), reason="has CUDA")
@@ -44,3 +46,28 @@ def test_cuda_devices():
     assert resolve("cuda:0") == torch.device("cuda:0")
     with pytest.raises(RecipeError, match="CUDA devices"):
         resolve("cuda:999")
+
+
+@pytest.mark.parametrize(
+    ("cores", "threads", "expected"),
+    [
+        (1, None, (1, 1)),
+        (2, None, (2, 1)),
+        (4, None, (4, 1)),
+        (9, None, (4, 2)),
+        (2, 2, (1, 2)),
+        (8, 1, (4, 1)),
+        (1, 2, (1, 2)),
+    ],
+)
+def test_cores_are_shared_between_calls(monkeypatch, cores, threads, expected):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: cores)
+    assert share_cores(torch.device("cpu"), threads) == expected
+    assert share_cores(torch.device("cuda"), threads) == (1, cores)
+
+
+def test_threads_per_call_reach_other_threads_and_are_put_back():
+    before = torch.get_num_threads()
+    with threads_per_call(before + 1), ThreadPoolExecutor(1) as pool:
+        assert pool.submit(torch.get_num_threads).result() == before + 1
+    assert torch.get_num_threads() == before

@@ -2,19 +2,21 @@
 
 A pool holds several calls' worth of rows. Each call takes the least advanced rows that want the
 same kind of answer, so calls stay full to the end and rows with long budgets do not trail behind.
-Which rows share a call never matters to a row: see robust0.attacks.base and ``Oracle.rows``.
+Which rows share a call never matters to a row: see robust0.attacks.base and ``Oracle.rows``. Where
+the oracle has several lanes, that many calls are made at once; threads share nothing but the model.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Generic
 
 import torch
 from torch import Tensor
 
-from robust0.attacks.base import Attack, Reply, Rows, S
+from robust0.attacks.base import Attack, Rows, S
+from robust0.attacks.calls import Call, Crew, Told, query
 from robust0.attacks.judge import judge
-from robust0.losses import margin
 from robust0.models.oracle import Oracle
 from robust0.rng import Stream
 from robust0.threat import Threat
@@ -76,13 +78,16 @@ def search(
     """Attack every waiting image; outcomes come in the order in which images finish."""
     stream = Stream.of("attack", seed, name, threat)
     pool = _Pool(attack, oracle, threat, stream, waiting)
-    while pool.refill():
-        chosen, gradient = pool.choose()
-        if chosen:
-            pool.advance(chosen, gradient=gradient)
-            yield Pulse(len(chosen), gradient)
-        if len(pool.pending) >= oracle.rows or not pool.active:
-            yield from pool.settle()
+    crew: Crew[S] = Crew(oracle.lanes)
+    with crew:
+        while pool.refill():
+            while crew.has_room and (call := pool.choose(spare=crew.is_busy)) is not None:
+                crew.send(call, partial(query, attack, oracle, threat, call))
+            for call, told in crew.finished():
+                pool.absorb(call, told)
+                yield Pulse(len(call.slots), call.gradient)
+            if len(pool.pending) >= oracle.rows or not pool.active:
+                yield from pool.settle()
 
 
 @dataclass(slots=True)
@@ -104,6 +109,7 @@ class _Pool(Generic[S]):
     wants: list[bool] = field(default_factory=list)
     spent: list[bool] = field(default_factory=list)
     active: set[int] = field(default_factory=set)
+    flying: set[int] = field(default_factory=set)  # those of the active rows that are in a call
     pending: set[int] = field(default_factory=set)  # finished, not yet judged
     free: list[int] = field(default_factory=list)
     full: bool = False
@@ -150,57 +156,37 @@ class _Pool(Generic[S]):
             self.wants[slot], self.spent[slot] = want, False
         self.active.update(slots)
 
-    def choose(self) -> tuple[list[int], bool]:
-        """The slots of the next call and whether it computes gradients."""
+    def choose(self, *, spare: bool) -> Call[S] | None:
+        """The next call, if any; a ``spare`` one, for which no lane is waiting, must be full."""
         rows = self.oracle.rows
-        ordered = sorted(self.active, key=lambda slot: (self.forwards[slot], slot))
+        ordered = sorted(self.active - self.flying, key=lambda slot: (self.forwards[slot], slot))
         steep = [slot for slot in ordered if self.wants[slot]]
         flat = [slot for slot in ordered if not self.wants[slot]]
         gradient = len(steep) >= min(rows, len(flat) + 1)
-        return (steep if gradient else flat)[:rows], gradient
-
-    def advance(self, slots: list[int], *, gradient: bool) -> None:
-        """One query of these rows."""
+        slots = (steep if gradient else flat)[:rows]
+        if len(slots) < (rows if spare else 1):
+            return None
+        self.flying.update(slots)
         state = self._held()
         index = torch.tensor(slots, device=state.clean.device)
-        part = state.take(index)
-        images = self.attack.ask(part)
-        if gradient:
-            logits, slope = self.oracle.gradient(
-                images, lambda answer: self.attack.objective(part, answer)
-            )
-            reply = Reply(logits, self.threat.view(slope))
-        else:
-            logits = self.oracle.logits(images)
-            reply = Reply(logits)
-        fooled = self._remember(index, part, images, logits)
-        spent = self.attack.tell(part, reply)
-        state.put(index, part)
-        # The one transfer to the host of this call.
-        flags = torch.stack([fooled, spent, self.attack.wants_gradient(part)]).tolist()
-        for slot, hit, done, want in zip(slots, *flags, strict=True):
+        return Call(slots, index, state.take(index), gradient)
+
+    def absorb(self, call: Call[S], told: Told) -> None:
+        """Put the rows of a call back, with each one's lowest-margin feasible image so far."""
+        index = call.index
+        self._held().put(index, call.part)
+        best = self.best_margin[index]
+        better = told.fooled | (told.distance < best)
+        self.best_margin[index] = torch.where(better, told.distance, best)
+        self.best[index] = torch.where(better[:, None, None], told.sites, self.best[index])
+        for slot, hit, done, want in zip(call.slots, *told.flags, strict=True):
             self.forwards[slot] += 1
-            self.backwards[slot] += gradient
+            self.backwards[slot] += call.gradient
             self.spent[slot], self.wants[slot] = done, want
             if hit or done:
                 self.active.discard(slot)
                 self.pending.add(slot)
-
-    def _remember(self, index: Tensor, part: S, images: Tensor, logits: Tensor) -> Tensor:
-        """Keep each row's lowest-margin feasible image; (B,) which rows look fooled."""
-        distance = margin(logits, part.labels)
-        # An answer that is no number is for the judge to look at, whatever its argmax says.
-        fooled = (logits.argmax(dim=1) != part.labels) | ~logits.isfinite().all(dim=1)
-        if self.attack.leaves_budget:
-            feasible = self.threat.count(part.image(part.clean), images) <= self.threat.budget
-            distance = distance.where(feasible, torch.inf)
-            fooled = fooled & feasible
-        better = fooled | (distance < self.best_margin[index])
-        self.best_margin[index] = torch.where(better, distance, self.best_margin[index])
-        self.best[index] = torch.where(
-            better[:, None, None], self.threat.view(images), self.best[index]
-        )
-        return fooled
+        self.flying.difference_update(call.slots)
 
     def settle(self) -> Iterator[Outcome]:
         """Judge the finished rows; a hit that does not hold goes back to the search."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import torch
 
 from robust0.auditing.job import AuditJob
+from robust0.device import threads_per_call
 from robust0.distributed import World
 from robust0.events import AttackCost, AuditPlanned
 from robust0.losses import margin
@@ -16,16 +17,16 @@ SECONDS = 1.0  # of measurement, half for each kind of call
 
 def plan(job: AuditJob, world: World) -> AuditPlanned:
     """What will run and, measured on this machine, what it costs at most."""
-    with frozen(job.network):
+    with frozen(job.network), threads_per_call(job.threads):
         forward, gradient = measure(job, job.oracle, SECONDS)
-    per_image = job.facts.settings.compute_rows * world.size
+    images_at_once = job.facts.settings.compute_rows * job.oracle.lanes * world.size
     black_box = {attack.name: attack.black_box for attack in job.facts.attacks}
     costs = []
     for budget, name in job.plan.stages():
         passes = next(a.passes[budget] for a in job.facts.attacks if a.name == name)
         # A gradient call is two passes, a forward and a backward.
         seconds = passes * (forward if black_box[name] else gradient / 2)
-        costs.append(AttackCost(name, budget, passes, seconds * len(job.data) / per_image))
+        costs.append(AttackCost(name, budget, passes, seconds * len(job.data) / images_at_once))
     return AuditPlanned(
         title=job.title,
         about=job.about,
@@ -33,8 +34,8 @@ def plan(job: AuditJob, world: World) -> AuditPlanned:
         warnings=job.warnings,
         costs=tuple(costs),
         seconds=sum(cost.seconds for cost in costs),
-        forwards_per_second=per_image / forward,
-        gradients_per_second=per_image / gradient,
+        forwards_per_second=images_at_once / forward,
+        gradients_per_second=images_at_once / gradient,
         processes=world.size,
     )
 

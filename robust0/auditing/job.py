@@ -27,6 +27,7 @@ class AuditJob:
     data: ImageSet  # the images to attack, on the device
     attacks: tuple[tuple[str, Attack[Any]], ...]  # (configured name, attack), in order
     device: torch.device
+    threads: int  # of one model call; part of the identity
     facts: Facts
     identity: dict[str, Scalar]
     about: tuple[tuple[str, str], ...] = ()  # what the user should see before it starts

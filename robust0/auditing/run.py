@@ -20,6 +20,7 @@ from robust0.auditing.progress import Meter, Tally
 from robust0.auditing.store import Store, drop_parts, read_clock, writing
 from robust0.auditing.summary import summarise
 from robust0.auditing.verdicts import clean_verdicts, decide
+from robust0.device import threads_per_call
 from robust0.distributed import World
 from robust0.events import (
     AttackDone,
@@ -47,7 +48,13 @@ def run(job: AuditJob, world: World, *, resume: bool) -> Iterator[AuditEvent]:
     if resume and job.folder is not None:
         check_identity(job.folder, job.identity)
     rows = job.facts.settings.compute_rows
-    with Interrupt() as interrupt, frozen(job.network), exact_kernels(), enough_memory(rows):
+    with (
+        Interrupt() as interrupt,
+        frozen(job.network),
+        exact_kernels(),
+        threads_per_call(job.threads),
+        enough_memory(rows),
+    ):
         yield from _Run(job, world, interrupt).events()
 
 

@@ -1,7 +1,6 @@
 """``robust0 zoo``: released checkpoints, and old weights made into checkpoints."""
 
 import sys
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -172,14 +171,13 @@ def _attacked_again(
     from robust0.config.zoo import open_verification
     from robust0.device import resolve
 
-    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
+    with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         with output.transfer_bars() as show:
-            opened = open_verification(
+            job = open_verification(
                 card, stored, path, folder, full=full, device=resolve(device), data_dir=data_dir,
                 progress=show,
             )  # fmt: skip
-            job = stack.enter_context(opened)
         _attack(job)
         again = of_run(read_run(folder))
     for difference in loose_differences(stored, again):

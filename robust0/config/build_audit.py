@@ -19,6 +19,7 @@ from robust0.config.efforts import BATTERY, GROUPS
 from robust0.config.load import Resolved
 from robust0.config.schema import AttackSpec
 from robust0.data.imageset import ImageSet
+from robust0.device import share_cores
 from robust0.errors import ModelError, RecipeError
 from robust0.models.oracle import MIN_ROWS, Oracle
 from robust0.records import Settings, Subject
@@ -48,6 +49,7 @@ class AuditRequest:
     rows: int | None = None  # images per model call; None: what suits the device
     precision: Literal["fp32", "bf16"] = "fp32"
     compile: bool = False
+    threads: int | None = None  # of one model call; None: what suits the device
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
@@ -60,6 +62,7 @@ def build_audit(resolved: Resolved, request: AuditRequest) -> AuditJob:
     for budget in budgets:
         Threat.of(budget, unit).check(torch.empty(1, *data.image_shape, device="meta"))
     rows = _rows(request.rows, data, device)
+    lanes, threads = share_cores(device, request.threads)
     classes = check_model(request.network, data, rows, device)
     names = _class_names(request, classes)
     entries = attack_entries(recipe.audit.attacks)
@@ -92,25 +95,27 @@ def build_audit(resolved: Resolved, request: AuditRequest) -> AuditJob:
         title=_title(subject, settings),
         folder=None,
         network=request.network,
-        oracle=_oracle(request, rows),
+        oracle=_oracle(request, rows, lanes),
         data=data,
         attacks=entries,
         device=device,
+        threads=threads,
         facts=facts,
-        identity=_identity(facts, request),
+        identity=_identity(facts, request, threads),
         about=_about(facts),
         notes=request.notes,
         warnings=request.warnings,
     )
 
 
-def _oracle(request: AuditRequest, rows: int) -> Oracle:
+def _oracle(request: AuditRequest, rows: int, lanes: int) -> Oracle:
     return Oracle(
         request.network,
         rows,
         request.device,
         search_dtype=_PRECISIONS[request.precision],
         compiled=request.compile,
+        lanes=lanes,
     )
 
 
@@ -169,7 +174,7 @@ def _rows(wanted: int | None, data: ImageSet, device: torch.device) -> int:
         return wanted
     _, height, width = data.image_shape
     small = height * width <= 64 * 64
-    most = (512 if small else 128) if device.type == "cuda" else (64 if small else 32)
+    most = (512 if small else 128) if device.type == "cuda" else (32 if small else 16)
     # A call is filled up to its row count: a third of the images is what often stays to attack.
     third = max(len(data) // 3, 1)
     return max(MIN_ROWS, min(most, 1 << (third.bit_length() - 1)))
@@ -208,7 +213,7 @@ def _subject(request: AuditRequest, classes: int) -> Subject:
     )
 
 
-def _identity(facts: Facts, request: AuditRequest) -> dict[str, Scalar]:
+def _identity(facts: Facts, request: AuditRequest, threads: int) -> dict[str, Scalar]:
     settings, subject = facts.settings, facts.subject
     revisions = ", ".join(f"{attack.name} {attack.revision}" for attack in facts.attacks)
     return {
@@ -225,7 +230,7 @@ def _identity(facts: Facts, request: AuditRequest) -> dict[str, Scalar]:
         "compile": settings.compiled,
         "torch version": settings.torch,
         "device": settings.device,
-        "thread count (OMP_NUM_THREADS)": torch.get_num_threads(),
+        "threads per call (OMP_NUM_THREADS)": threads,
     }
 
 

@@ -2,8 +2,7 @@
 
 import datetime
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,7 +29,6 @@ from robust0.zoo.verify import SAMPLE, chosen
 _EMBEDDED = "sample"  # the first images of cifar10's test set
 
 
-@contextmanager
 def open_verification(
     card: Card,
     stored: Baseline,
@@ -41,26 +39,18 @@ def open_verification(
     device: torch.device,
     data_dir: Path | None,
     progress: Callable[[Transfer], None],
-) -> Iterator[AuditJob]:
-    """The job that attacks some or all of a card's images again, in an empty folder.
-
-    While it is open, torch uses as many threads as the audit of the card did.
-    """
+) -> AuditJob:
+    """The job that attacks some or all of a card's images again, in an empty folder."""
     _check_revisions(stored)
     data = _images(card, stored, data_dir, progress)
     if not full:
         place = {image: row for row, image in enumerate(data.ids.tolist())}
         wanted = chosen(sorted(place), SAMPLE)
         data = data.subset(torch.tensor([place[image] for image in wanted], dtype=torch.int64))
-    before = torch.get_num_threads()
-    torch.set_num_threads(card.audit.threads)
-    try:
-        job, resolved = _job(card, stored, weights, data.to(device), device)
-        job = replace(job, folder=folder)
-        _write(folder, job, resolved)
-        yield job
-    finally:
-        torch.set_num_threads(before)
+    job, resolved = _job(card, stored, weights, data.to(device), device)
+    job = replace(job, folder=folder)
+    _write(folder, job, resolved)
+    return job
 
 
 def _check_revisions(stored: Baseline) -> None:
@@ -133,6 +123,7 @@ def _job(
         rows=settings.compute_rows,
         precision="bf16" if settings.search_dtype == "bfloat16" else "fp32",
         compile=settings.compiled,
+        threads=card.audit.threads,
     )
     return build_audit(resolved, request), resolved
 

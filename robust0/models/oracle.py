@@ -1,8 +1,11 @@
 """The door through which attacks see a model: frozen, in eval mode, one row count per call."""
 
+import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from queue import SimpleQueue
+from threading import Lock
 
 import torch
 from torch import Tensor, nn
@@ -10,6 +13,7 @@ from torch import Tensor, nn
 from robust0.errors import EvaluationError, ModelError
 
 MIN_ROWS = 16
+Network = Callable[[Tensor], Tensor]
 
 
 @contextmanager
@@ -36,6 +40,10 @@ class Oracle:
     Rounding in a model call can depend on its shape, so a fixed row count is what makes a verdict
     the same in any company: short calls are padded. ``search_dtype`` and ``compiled`` speed up the
     search; ``exact`` is always the eager float32 model. Use inside :func:`frozen`.
+
+    With several ``lanes``, that many threads may search at once, each through a copy of the model,
+    because a model may keep things in its attributes; ``exact`` has the model itself to itself. A
+    model that cannot be copied gets one lane.
     """
 
     model: nn.Module
@@ -44,16 +52,29 @@ class Oracle:
     search_dtype: torch.dtype | None = None
     compiled: bool = False
     channels_last: bool = True
+    lanes: int = 1
     calls: int = 0
     gradient_calls: int = 0
-    _search: Callable[[Tensor], Tensor] = field(init=False, repr=False)
+    _free: SimpleQueue[Network] = field(init=False, repr=False, default_factory=SimpleQueue)
+    _count: Lock = field(init=False, repr=False, default_factory=Lock)
 
     def __post_init__(self) -> None:
         self.rows = max(self.rows, MIN_ROWS)  # tiny calls use other kernels; padding is cheap
-        search: Callable[[Tensor], Tensor] = self.model
+        for network in self._networks():
+            self._free.put(network)
+
+    def _networks(self) -> list[Network]:
+        """One network per lane."""
+        copies = [self.model]
+        if self.lanes > 1:
+            try:
+                copies = [_copied(self.model) for _ in range(1 if self.compiled else self.lanes)]
+            except (RuntimeError, TypeError, AttributeError, NotImplementedError):
+                self.lanes = 1
         if self.compiled:
-            search = torch.compile(self.model, dynamic=False)
-        self._search = search
+            # Compiled code keeps nothing between calls; a copy would only be compiled again.
+            return [torch.compile(copies[0], dynamic=False)] * self.lanes
+        return [*copies]
 
     def exact(self, images: Tensor) -> Tensor:
         """Logits (N, K) of the eager float32 model, for verdicts."""
@@ -63,9 +84,8 @@ class Oracle:
 
     def logits(self, images: Tensor) -> Tensor:
         """Logits for the search; at most ``rows`` images."""
-        self.calls += 1
-        with torch.no_grad():
-            return self._call(self._search, images, self.search_dtype)[: len(images)]
+        with torch.no_grad(), self._lane(gradient=False) as network:
+            return self._call(network, images, self.search_dtype)[: len(images)]
 
     def gradient(
         self, images: Tensor, objective: Callable[[Tensor], Tensor], *, raw: bool = False
@@ -75,12 +95,10 @@ class Oracle:
         Entries that are not finite count as zero unless ``raw``: one infinite slope, say of a power
         of a black pixel, would else be all that an attack sees.
         """
-        self.calls += 1
-        self.gradient_calls += 1
         count = len(images)
-        with torch.enable_grad():
+        with torch.enable_grad(), self._lane(gradient=True) as network:
             images = images.detach().requires_grad_()
-            logits = self._call(self._search, images, self.search_dtype)[:count]
+            logits = self._call(network, images, self.search_dtype)[:count]
             if not logits.requires_grad:
                 return logits, torch.zeros_like(images)
             (slope,) = torch.autograd.grad(
@@ -89,9 +107,19 @@ class Oracle:
         slope = slope.detach()
         return logits.detach(), slope if raw else slope.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
 
-    def _call(
-        self, network: Callable[[Tensor], Tensor], images: Tensor, dtype: torch.dtype | None
-    ) -> Tensor:
+    @contextmanager
+    def _lane(self, *, gradient: bool) -> Iterator[Network]:
+        """A network that nobody else is using."""
+        with self._count:
+            self.calls += 1
+            self.gradient_calls += gradient
+        network = self._free.get()
+        try:
+            yield network
+        finally:
+            self._free.put(network)
+
+    def _call(self, network: Network, images: Tensor, dtype: torch.dtype | None) -> Tensor:
         short = self.rows - len(images)
         if short:
             images = torch.cat([images, images[:1].detach().expand(short, -1, -1, -1)])
@@ -100,6 +128,10 @@ class Oracle:
         with torch.autocast(self.device.type, dtype=dtype, enabled=dtype is not None):
             logits = network(images)
         return _checked(logits, self.rows)
+
+
+def _copied(model: nn.Module) -> nn.Module:
+    return copy.deepcopy(model).eval().requires_grad_(False)  # noqa: FBT003 - by position in torch
 
 
 def _checked(logits: object, rows: int) -> Tensor:

@@ -30,7 +30,7 @@ from robust0.zoo.roots import INDEX
 
 MOST_BYTES = 4_000_000  # of weights that lie beside their card
 MODEL = "model.safetensors"  # the last checkpoint of a training run
-_THREADS = "thread count (OMP_NUM_THREADS)"  # in the identity of an audit
+_THREADS = "threads per call (OMP_NUM_THREADS)"  # in the identity of an audit
 
 
 @dataclass(frozen=True, slots=True)

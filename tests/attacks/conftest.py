@@ -199,6 +199,7 @@ def drive() -> Callable[..., list[Outcome]]:
         *,
         order: Sequence[int] | None = None,
         rows: int = 16,
+        lanes: int = 1,
         seed: int = 0,
     ) -> list[Outcome]:
         def fetch(positions: Sequence[int]) -> tuple[Tensor, Tensor, Tensor]:
@@ -207,7 +208,7 @@ def drive() -> Callable[..., list[Outcome]]:
 
         waiting = Waiting(range(len(problem.images)) if order is None else order, fetch)
         with frozen(problem.model):
-            oracle = Oracle(problem.model, rows, CPU)
+            oracle = Oracle(problem.model, rows, CPU, lanes=lanes)
             found = [
                 event
                 for event in search(attack, attack.kind, oracle, waiting, threat, seed)

@@ -56,7 +56,13 @@ def signatures(outcomes):
 
 def test_every_module_is_in_the_registry_under_its_three_names():
     folder = Path(robust0.attacks.__file__).parent
-    modules = {path.stem for path in folder.glob("*.py")} - {"__init__", "base", "engine", "judge"}
+    modules = {path.stem for path in folder.glob("*.py")} - {
+        "__init__",
+        "base",
+        "calls",
+        "engine",
+        "judge",
+    }
     homes = {attack.__module__.rpartition(".")[2] for attack in ATTACKS.values()}
     assert modules == homes
     for kind, attack in ATTACKS.items():
@@ -156,6 +162,7 @@ def test_a_row_does_not_depend_on_its_company(name, threat, small, drive, monkey
     assert signatures(sorted(halves, key=lambda outcome: outcome.image)) == reference
     alone = drive(attack, problem, threat, order=[5])
     assert signatures(alone) == [reference[5]]
+    assert signatures(drive(attack, problem, threat, lanes=3)) == reference
     monkeypatch.setattr(engine, "POOL_CALLS", 1)
     assert signatures(drive(attack, problem, threat)) == reference
 
@@ -187,6 +194,18 @@ def test_asking_changes_nothing(name, small, play):
         assert torch.equal(attack.ask(state), attack.ask(state))
         assert all(torch.equal(_tensor(state, field), before[field]) for field in before)
         play(attack, state, problem.model)
+
+
+@each_attack
+def test_what_was_asked_stays_as_it_was(name, small, play):
+    """The engine keeps the image of a query after the state has moved on."""
+    attack, problem = BATTERY_OF_ATTACKS[name], small(count=6)
+    state = attack.start(problem.rows(PIXELS))
+    for _ in range(6):
+        asked = attack.ask(state)
+        before = asked.clone()
+        play(attack, state, problem.model)
+        assert torch.equal(asked, before)
 
 
 @each_attack

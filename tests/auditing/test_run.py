@@ -384,7 +384,7 @@ def test_another_job_cannot_resume_it(make_job, tmp_path, changes, named):
 
 
 @pytest.mark.parametrize(
-    "name", ["torch version", "device", "thread count (OMP_NUM_THREADS)", "attack revisions"]
+    "name", ["torch version", "device", "threads per call (OMP_NUM_THREADS)", "attack revisions"]
 )
 def test_another_machine_cannot_resume_it(make_job, tmp_path, name):
     job = make_job(count=24)

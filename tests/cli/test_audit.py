@@ -386,9 +386,9 @@ def test_settings_cannot_be_changed_on_resuming(capfd):
 
 def test_another_thread_count_is_named(capfd):
     assert run([*RUN, "-o", "run"]) == 0
-    torch.set_num_threads(2)
+    torch.set_num_threads(8)  # four calls at once, two threads each
     assert run(["audit", "--resume", "run"]) == 2
-    assert "thread count (OMP_NUM_THREADS) (was 1, is 2)" in capfd.readouterr().err
+    assert "threads per call (OMP_NUM_THREADS) (was 1, is 2)" in capfd.readouterr().err
 
 
 def test_changed_data_are_named(place, capfd):
