@@ -38,8 +38,9 @@ from robust0.attacks import (
 )
 from robust0.attacks.base import Reply, Rows
 from robust0.attacks.engine import Outcome, Pulse, Waiting, search
+from robust0.auditing.guards import threads_per_call
 from robust0.data.datasets import open_dataset
-from robust0.device import share_cores, threads_per_call
+from robust0.device import share_cores
 from robust0.models.checkpoint import load
 from robust0.models.oracle import Oracle, frozen
 from robust0.rng import Stream

@@ -1,8 +1,6 @@
 """From the name of a device to a torch.device, and how an audit shares out a processor's cores."""
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import torch
 
@@ -58,14 +56,3 @@ def share_cores(device: torch.device, threads: int | None = None) -> tuple[int, 
         return max(1, min(MOST_LANES, cores // threads)), threads
     lanes = min(MOST_LANES, cores)
     return lanes, cores // lanes
-
-
-@contextmanager
-def threads_per_call(count: int) -> Iterator[None]:
-    """Model calls use this many threads inside, also those made by other threads of Python."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -3,7 +3,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from robust0.device import resolve, share_cores, threads_per_call
+from robust0.auditing.guards import threads_per_call
+from robust0.device import resolve, share_cores
 from robust0.errors import RecipeError
 
 without_cuda = pytest.mark.skipif(torch.cuda.is_available(), reason="has CUDA")

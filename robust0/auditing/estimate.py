@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import torch
 
+from robust0.auditing.guards import threads_per_call
 from robust0.auditing.job import AuditJob
-from robust0.device import threads_per_call
 from robust0.distributed import World
 from robust0.events import AttackCost, AuditPlanned
 from robust0.losses import margin

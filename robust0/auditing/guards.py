@@ -26,6 +26,17 @@ def exact_kernels() -> Iterator[None]:
 
 
 @contextmanager
+def threads_per_call(count: int) -> Iterator[None]:
+    """Model calls use this many threads inside, also those made by other threads of Python."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
 def enough_memory(rows: int) -> Iterator[None]:
     """Say what to do when a call does not fit; its size is part of the run's identity."""
     try:

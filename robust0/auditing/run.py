@@ -12,7 +12,7 @@ from robust0.auditing import finish
 from robust0.auditing.artefacts import write_all
 from robust0.auditing.facts import check_identity, read_checks, read_run, write_checks
 from robust0.auditing.flags import CONTROL_IMAGES, check
-from robust0.auditing.guards import enough_memory, exact_kernels
+from robust0.auditing.guards import enough_memory, exact_kernels, threads_per_call
 from robust0.auditing.interval import accuracy
 from robust0.auditing.job import AuditJob
 from robust0.auditing.plan import Book, Stage
@@ -20,7 +20,6 @@ from robust0.auditing.progress import Meter, Tally
 from robust0.auditing.store import Store, drop_parts, read_clock, writing
 from robust0.auditing.summary import summarise
 from robust0.auditing.verdicts import clean_verdicts, decide
-from robust0.device import threads_per_call
 from robust0.distributed import World
 from robust0.events import (
     AttackDone,

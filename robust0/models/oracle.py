@@ -72,20 +72,25 @@ class Oracle:
             except (RuntimeError, TypeError, AttributeError, NotImplementedError):
                 self.lanes = 1
         if self.compiled:
+            from robust0.models.compiling import compiled  # takes a second to import
+
             # Compiled code keeps nothing between calls; a copy would only be compiled again.
-            return [torch.compile(copies[0], dynamic=False)] * self.lanes
+            return [compiled(copies[0])] * self.lanes
         return [*copies]
 
     def exact(self, images: Tensor) -> Tensor:
         """Logits (N, K) of the eager float32 model, for verdicts."""
         with torch.no_grad():
-            chunks = images.split(self.rows)
-            return torch.cat([self._call(self.model, part, None)[: len(part)] for part in chunks])
+            answers = [
+                self._call(self.model, self._filled(part), None)[: len(part)]
+                for part in images.split(self.rows)
+            ]
+            return torch.cat(answers)
 
     def logits(self, images: Tensor) -> Tensor:
         """Logits for the search; at most ``rows`` images."""
         with torch.no_grad(), self._lane(gradient=False) as network:
-            return self._call(network, images, self.search_dtype)[: len(images)]
+            return self._call(network, self._filled(images), self.search_dtype)[: len(images)]
 
     def gradient(
         self, images: Tensor, objective: Callable[[Tensor], Tensor], *, raw: bool = False
@@ -97,14 +102,14 @@ class Oracle:
         """
         count = len(images)
         with torch.enable_grad(), self._lane(gradient=True) as network:
-            images = images.detach().requires_grad_()
-            logits = self._call(network, images, self.search_dtype)[:count]
+            batch = self._filled(images).detach().requires_grad_()
+            logits = self._call(network, batch, self.search_dtype)[:count]
             if not logits.requires_grad:
                 return logits, torch.zeros_like(images)
             (slope,) = torch.autograd.grad(
-                objective(logits).sum(), images, allow_unused=True, materialize_grads=True
+                objective(logits).sum(), batch, allow_unused=True, materialize_grads=True
             )
-        slope = slope.detach()
+        slope = slope[:count].detach()
         return logits.detach(), slope if raw else slope.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
 
     @contextmanager
@@ -119,14 +124,18 @@ class Oracle:
         finally:
             self._free.put(network)
 
-    def _call(self, network: Network, images: Tensor, dtype: torch.dtype | None) -> Tensor:
+    def _filled(self, images: Tensor) -> Tensor:
+        """The images of one call, filled up to its row count."""
         short = self.rows - len(images)
         if short:
-            images = torch.cat([images, images[:1].detach().expand(short, -1, -1, -1)])
+            images = torch.cat([images, images[:1].expand(short, -1, -1, -1)])
         if self.channels_last:
             images = images.contiguous(memory_format=torch.channels_last)
+        return images
+
+    def _call(self, network: Network, batch: Tensor, dtype: torch.dtype | None) -> Tensor:
         with torch.autocast(self.device.type, dtype=dtype, enabled=dtype is not None):
-            logits = network(images)
+            logits = network(batch)
         return _checked(logits, self.rows)
 
 
