@@ -1,4 +1,6 @@
+import copy
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -24,7 +26,7 @@ def reference(model, images, labels, attack, threat):
     iterates = []
     for _ in range(attack.steps):
         iterates.append((images + change).detach().clone())
-        logits = model(images + change)
+        logits = model(images + change).float()
         size = threat.view(change).square().sum(dim=1)
         smooth = (size / (size + attack.sigma)).sum(dim=1) / size.shape[1]
         optimizer.zero_grad()
@@ -54,7 +56,11 @@ def reference(model, images, labels, attack, threat):
     ids=["features", "pixels", "elementwise", "star"],
 )
 def test_the_iterates_are_those_of_the_paper(threat, settings, trained, play):
+    # In float64, where the two ways to sum do not differ enough to cross a threshold.
     problem = trained.first(12)
+    problem = replace(
+        problem, model=copy.deepcopy(problem.model).double(), images=problem.images.double()
+    )
     attack = SigmaZero(steps=15, **settings)
     with frozen(problem.model):
         expected = reference(problem.model, problem.images, problem.labels, attack, threat)
@@ -63,9 +69,7 @@ def test_the_iterates_are_those_of_the_paper(threat, settings, trained, play):
     for iterate in expected:
         asked = play(attack, state, problem.model)
         agree.append((asked - iterate).abs().flatten(1).amax(dim=1) < 1e-3)
-    # Rounding may put a value on the other side of a threshold, and that row then goes its own way.
-    assert torch.stack(agree[:6]).all()
-    assert torch.stack(agree).all(dim=0).float().mean() > 0.7
+    assert torch.stack(agree).all()
 
 
 def test_the_objective_is_the_negative_hinge(small):

@@ -27,7 +27,7 @@ def message(path, *overrides, model=None):
 
 
 def test_the_shipped_recipes():
-    assert list_recipes() == (*PAPER, "quick")
+    assert list_recipes() == (*PAPER, "quick", "quick-gtsrb")
 
 
 @pytest.mark.parametrize("model", MODELS)
