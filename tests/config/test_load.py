@@ -150,7 +150,7 @@ overrides = st.fixed_dictionaries(
             st.integers(-9, 9)
             | st.booleans()
             | st.text(max_size=5)
-            | st.lists(st.integers(), max_size=2),
+            | st.lists(st.integers(-(10**17), 10**17), max_size=2),
             max_size=2,
         ).map(json.dumps),
     },
