@@ -167,6 +167,18 @@ def test_order_and_company_of_images_do_not_matter(make_job, toy, tmp_path):
 # -- odd inputs ------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("cores", [2, 3])
+def test_the_number_of_cores_does_not_matter(make_job, cores):
+    """Calls of one thread each, several at once: the same verdicts to the last bit."""
+    alone = make_job(attacks=("sparse-pgd-u", "sparse-rs", "guided-swap"))
+    torch.set_num_threads(cores)
+    together = make_job(attacks=("sparse-pgd-u", "sparse-rs", "guided-swap"))
+    assert (alone.oracle.lanes, together.oracle.lanes) == (1, cores)
+    assert alone.identity == together.identity
+    assert results(ended(alone)) == results(ended(together))
+    assert torch.get_num_threads() == cores
+
+
 def test_all_images_misclassified(make_job, toy):
     report = ended(make_job(labels=(toy.labels[:20] + 1) % 4, images=toy.images[:20]))
     assert report.results.clean.count <= 2
