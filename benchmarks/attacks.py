@@ -40,7 +40,7 @@ from robust0.attacks.base import Reply, Rows
 from robust0.attacks.engine import Outcome, Pulse, Waiting, search
 from robust0.auditing.guards import threads_per_call
 from robust0.data.datasets import open_dataset
-from robust0.device import share_cores
+from robust0.device import search_precision, share_cores
 from robust0.models.checkpoint import load
 from robust0.models.oracle import Oracle, frozen
 from robust0.rng import Stream
@@ -145,8 +145,10 @@ def ensembles(bench: Bench, threads: int, *, all_modes: bool) -> None:
     bench.model.to(memory_format=torch.channels_last)  # as audit does
     modes: dict[str, dict[str, Any]] = {"robust0 saa": {}}
     if all_modes:
-        modes["robust0 saa, compiled"] = {"compiled": True}
-        modes["robust0 saa, bf16 search"] = {"dtype": torch.bfloat16}
+        modes["robust0 saa, --precision bf16"] = {"dtype": torch.bfloat16}
+        precision = search_precision("auto", torch.device("cpu"), compiled=True)
+        dtype = torch.bfloat16 if precision == "bf16" else None
+        modes[f"robust0 saa, --compile ({precision})"] = {"compiled": True, "dtype": dtype}
     with frozen(bench.model), threads_per_call(threads):
         for name, mode in modes.items():
             oracle = bench.oracle(**mode)

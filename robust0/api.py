@@ -32,7 +32,7 @@ def audit(
     thorough: bool = False,
     seed: int = 0,
     batch_size: int | None = None,
-    precision: Literal["fp32", "bf16"] = "fp32",
+    precision: Literal["auto", "fp32", "bf16"] = "auto",
     compile: bool = False,  # noqa: A002 - the name of the command line's option
     progress: Callable[[AuditEvent], None] | None = None,
 ) -> Report:
@@ -53,7 +53,8 @@ def audit(
         thorough: try smaller budgets on all images, not only on those that fell.
         seed: of the attacks' draws.
         batch_size: images per model call; part of what makes a result repeatable.
-        precision: of the search; verdicts are always float32.
+        precision: of the search; verdicts are always float32. ``auto`` is bf16 with ``compile``
+            where the device multiplies it natively, else fp32.
         compile: search with torch.compile.
         progress: told every event.
     """

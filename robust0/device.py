@@ -1,11 +1,13 @@
-"""From the name of a device to a torch.device, and how an audit shares out a processor's cores."""
+"""From the name of a device to a torch.device, and how an audit makes the most of one."""
 
 import re
+from typing import Literal
 
 import torch
 
 from robust0.errors import RecipeError
 
+Precision = Literal["fp32", "bf16"]
 MOST_LANES = 4  # more threads would wait for each other in the interpreter
 _HINT = "use auto, cpu, cuda, cuda:N or mps"
 
@@ -56,3 +58,25 @@ def share_cores(device: torch.device, threads: int | None = None) -> tuple[int, 
         return max(1, min(MOST_LANES, cores // threads)), threads
     lanes = min(MOST_LANES, cores)
     return lanes, cores // lanes
+
+
+def search_precision(
+    named: Literal["auto", "fp32", "bf16"], device: torch.device, *, compiled: bool
+) -> Precision:
+    """The type in which a search multiplies; ``auto`` is fp32 unless speed was asked for.
+
+    Compiled, the casts of bf16 cost nothing, and it is twice as fast where the device multiplies it
+    natively. Eager audits stay in fp32, so that they find the same on more machines.
+    """
+    if named != "auto":
+        return named
+    return "bf16" if compiled and _multiplies_bf16(device) else "fp32"
+
+
+def _multiplies_bf16(device: torch.device) -> bool:
+    if device.type == "cuda":
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    if device.type != "cpu":
+        return False
+    able: dict[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
+    return any(bool(able.get(name)) for name in ("avx512_bf16", "amx_bf16"))

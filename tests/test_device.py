@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from robust0.auditing.guards import threads_per_call
-from robust0.device import resolve, share_cores
+from robust0.device import resolve, search_precision, share_cores
 from robust0.errors import RecipeError
 
 without_cuda = pytest.mark.skipif(torch.cuda.is_available(), reason="has CUDA")
@@ -72,3 +72,21 @@ def test_threads_per_call_reach_other_threads_and_are_put_back():
     with threads_per_call(before + 1), ThreadPoolExecutor(1) as pool:
         assert pool.submit(torch.get_num_threads).result() == before + 1
     assert torch.get_num_threads() == before
+
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize("named", ["fp32", "bf16"])
+@pytest.mark.parametrize("compiled", [True, False])
+def test_a_named_precision_is_what_it_says(named, compiled):
+    assert search_precision(named, CPU, compiled=compiled) == named
+
+
+@pytest.mark.parametrize("able", [{}, {"avx2": True}, {"avx512_bf16": True}, {"amx_bf16": True}])
+def test_auto_is_bf16_only_compiled_and_where_it_is_native(able, monkeypatch):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: able, raising=False)
+    native = any("bf16" in name for name in able)
+    assert search_precision("auto", CPU, compiled=True) == ("bf16" if native else "fp32")
+    assert search_precision("auto", CPU, compiled=False) == "fp32"
+    assert search_precision("auto", torch.device("mps"), compiled=True) == "fp32"

@@ -58,6 +58,7 @@ class EffortName(StrEnum):
 class PrecisionName(StrEnum):
     """Type of the search's passes; verdicts are always float32."""
 
+    AUTO = "auto"
     FP32 = "fp32"
     BF16 = "bf16"
 
@@ -106,8 +107,12 @@ def audit(
         int | None, typer.Option(help="Images per model call; part of the run's identity.")
     ] = None,
     precision: Annotated[
-        PrecisionName, typer.Option(help="Type of the search; verdicts are always float32.")
-    ] = PrecisionName.FP32,
+        PrecisionName,
+        typer.Option(
+            help="Type of the search; verdicts are always float32. auto: bf16 with --compile where "
+            "the device multiplies it natively, else fp32."
+        ),
+    ] = PrecisionName.AUTO,
     compile_: Compile = False,
     out: Out = None,
     resume: Resume = None,

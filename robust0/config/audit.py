@@ -194,7 +194,9 @@ def _remember(
         )
     kept = {key: asdict(options)[key] for key in _KEPT}
     kept = {key: str(value) if isinstance(value, Path) else value for key, value in kept.items()}
-    kept |= {"model": _absolute(options.model), "budgets": list(job.facts.settings.budgets)}
+    settings = job.facts.settings
+    kept |= {"model": _absolute(options.model), "budgets": list(settings.budgets)}
+    kept["precision"] = "bf16" if settings.search_dtype == "bfloat16" else "fp32"  # not auto
     run = RunFile(
         identity=job.identity,
         options=kept,

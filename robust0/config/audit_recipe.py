@@ -39,7 +39,7 @@ class AuditOptions:
     mode: str | None = None
     seed: int | None = None
     batch_size: int | None = None
-    precision: Literal["fp32", "bf16"] = "fp32"
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
     compile: bool = False
     overrides: tuple[str, ...] = ()
     out: Path | None = None

@@ -19,13 +19,12 @@ from robust0.config.efforts import BATTERY, GROUPS
 from robust0.config.load import Resolved
 from robust0.config.schema import AttackSpec
 from robust0.data.imageset import ImageSet
-from robust0.device import share_cores
+from robust0.device import search_precision, share_cores
 from robust0.errors import ModelError, RecipeError
 from robust0.models.oracle import MIN_ROWS, Oracle
 from robust0.records import Settings, Subject
 from robust0.threat import Threat
 
-_PRECISIONS = {"fp32": None, "bf16": torch.bfloat16}
 Entries = tuple[tuple[str, Attack[Any]], ...]
 
 
@@ -47,7 +46,7 @@ class AuditRequest:
     class_names: tuple[str, ...] = ()  # of the model, where it knows them
     thorough: bool = False
     rows: int | None = None  # images per model call; None: what suits the device
-    precision: Literal["fp32", "bf16"] = "fp32"
+    precision: Literal["auto", "fp32", "bf16"] = "auto"  # of the search
     compile: bool = False
     threads: int | None = None  # of one model call; None: what suits the device
     notes: tuple[str, ...] = ()
@@ -63,6 +62,7 @@ def build_audit(resolved: Resolved, request: AuditRequest) -> AuditJob:
         Threat.of(budget, unit).check(torch.empty(1, *data.image_shape, device="meta"))
     rows = _rows(request.rows, data, device)
     lanes, threads = share_cores(device, request.threads)
+    precision = search_precision(request.precision, device, compiled=request.compile)
     classes = check_model(request.network, data, rows, device)
     names = _class_names(request, classes)
     entries = attack_entries(recipe.audit.attacks)
@@ -74,7 +74,7 @@ def build_audit(resolved: Resolved, request: AuditRequest) -> AuditJob:
         budgets=budgets,
         unit=unit,
         compute_rows=rows,
-        search_dtype="bfloat16" if request.precision == "bf16" else "float32",
+        search_dtype="bfloat16" if precision == "bf16" else "float32",
         compiled=request.compile,
         device=device.type,
         torch=torch.__version__,
@@ -95,7 +95,14 @@ def build_audit(resolved: Resolved, request: AuditRequest) -> AuditJob:
         title=_title(subject, settings),
         folder=None,
         network=request.network,
-        oracle=_oracle(request, rows, lanes),
+        oracle=Oracle(
+            request.network,
+            rows,
+            device,
+            search_dtype=torch.bfloat16 if precision == "bf16" else None,
+            compiled=request.compile,
+            lanes=lanes,
+        ),
         data=data,
         attacks=entries,
         device=device,
@@ -105,17 +112,6 @@ def build_audit(resolved: Resolved, request: AuditRequest) -> AuditJob:
         about=_about(facts),
         notes=request.notes,
         warnings=request.warnings,
-    )
-
-
-def _oracle(request: AuditRequest, rows: int, lanes: int) -> Oracle:
-    return Oracle(
-        request.network,
-        rows,
-        request.device,
-        search_dtype=_PRECISIONS[request.precision],
-        compiled=request.compile,
-        lanes=lanes,
     )
 
 

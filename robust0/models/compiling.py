@@ -54,9 +54,12 @@ def compiled(model: nn.Module) -> Callable[[Tensor], Tensor]:
     return torch.compile(model, dynamic=False, backend=_inductor)
 
 
+# Inductor's usual kernels on a CPU hold the interpreter's lock: calls of several threads would wait
+# for each other. A whole graph in C++ releases it.
 def _inductor(graph: GraphModule, examples: Sequence[Tensor]) -> Callable[..., Any]:
-    compile_graph = lookup_backend("inductor")
-    return cast("Callable[..., Any]", compile_graph(with_quick_softplus(graph), [*examples]))
+    compile_graph = cast("Callable[..., Callable[..., Any]]", lookup_backend("inductor"))
+    patches = {"cpp_wrapper": "cpu" in {example.device.type for example in examples}}
+    return compile_graph(with_quick_softplus(graph), [*examples], config_patches=patches)
 
 
 def with_quick_softplus(graph: GraphModule) -> GraphModule:

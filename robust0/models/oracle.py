@@ -1,6 +1,5 @@
 """The door through which attacks see a model: frozen, in eval mode, one row count per call."""
 
-import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from robust0.errors import EvaluationError, ModelError
+from robust0.models.searching import has_norms, search_copy
 
 MIN_ROWS = 16
 Network = Callable[[Tensor], Tensor]
@@ -43,7 +43,9 @@ class Oracle:
 
     With several ``lanes``, that many threads may search at once, each through a copy of the model,
     because a model may keep things in its attributes; ``exact`` has the model itself to itself. A
-    model that cannot be copied gets one lane.
+    model with batch normalisation or a ``search_dtype`` is copied for a single lane too, because
+    its copy is quicker (:mod:`robust0.models.searching`): build the oracle when the weights are
+    final. A model that cannot be copied gets one lane.
     """
 
     model: nn.Module
@@ -66,9 +68,11 @@ class Oracle:
     def _networks(self) -> list[Network]:
         """One network per lane."""
         copies = [self.model]
-        if self.lanes > 1:
+        narrow = self.search_dtype is not None
+        if self.lanes > 1 or narrow or has_norms(self.model):
+            count = 1 if self.compiled else self.lanes
             try:
-                copies = [_copied(self.model) for _ in range(1 if self.compiled else self.lanes)]
+                copies = [search_copy(self.model, narrow=narrow) for _ in range(count)]
             except (RuntimeError, TypeError, AttributeError, NotImplementedError):
                 self.lanes = 1
         if self.compiled:
@@ -137,10 +141,6 @@ class Oracle:
         with torch.autocast(self.device.type, dtype=dtype, enabled=dtype is not None):
             logits = network(batch)
         return _checked(logits, self.rows)
-
-
-def _copied(model: nn.Module) -> nn.Module:
-    return copy.deepcopy(model).eval().requires_grad_(False)  # noqa: FBT003 - by position in torch
 
 
 def _checked(logits: object, rows: int) -> Tensor:

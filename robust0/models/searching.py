@@ -1,0 +1,97 @@
+"""The copy of a model that a search asks: the same function, cheaper to compute."""
+
+import copy
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+
+class StillBatchNorm2d(nn.BatchNorm2d):
+    """Batch normalisation that no longer learns: one factor and one summand per channel.
+
+    torch's own kernel also prepares the gradients of weight and bias, which a search never wants.
+    """
+
+    factor: Tensor  # (1, C, 1, 1)
+    summand: Tensor
+
+    def settle(self) -> None:
+        """Work out the two from the statistics, in double precision."""
+        mean, variance = self.running_mean, self.running_var
+        if mean is None or variance is None:
+            raise ValueError("batch normalisation without statistics cannot be settled")
+        factor = (variance.double() + self.eps).rsqrt()
+        if self.affine:
+            factor = factor * self.weight.double()
+        summand = -mean.double() * factor
+        if self.affine:
+            summand = summand + self.bias.double()
+        for name, values in (("factor", factor), ("summand", summand)):
+            shaped = values.detach().to(mean.dtype).view(1, -1, 1, 1)
+            self.register_buffer(name, shaped, persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """As in eval mode; a model that switches its layers to training gets what it asks for."""
+        if self.training:
+            return super().forward(x)
+        return torch.addcmul(self.summand, x, self.factor)
+
+
+class WideConv2d(nn.Conv2d):
+    """A convolution whose result is float32, also where autocast narrows its operands."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Sums rounded to eight bits would hide the small gains that an attack lives on."""
+        return super().forward(x).float()
+
+
+class WideLinear(nn.Linear):
+    """A linear layer whose result is float32, also where autocast narrows its operands."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """As for convolutions."""
+        return super().forward(x).float()
+
+
+class ExactLinear(nn.Linear):
+    """A linear layer in float32, whatever autocast says."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits of eight bits would be equal where candidates differ."""
+        with torch.autocast(x.device.type, enabled=False):
+            return super().forward(x.float())
+
+
+def has_norms(model: nn.Module) -> bool:
+    """Whether a copy for searching would be cheaper than the model."""
+    return any(_settles(module) for module in model.modules())
+
+
+def search_copy(model: nn.Module, *, narrow: bool = False) -> nn.Module:
+    """A frozen copy in eval mode with its batch normalisation settled.
+
+    ``narrow`` prepares it for autocast: operands of convolutions and linear layers are narrow then,
+    their results and the whole last linear layer, which gives the logits, are not.
+    """
+    twin = copy.deepcopy(model).eval().requires_grad_(False)  # noqa: FBT003 - by position in torch
+    for module in twin.modules():
+        if _settles(module):
+            module.__class__ = StillBatchNorm2d
+            cast("StillBatchNorm2d", module).settle()
+    if narrow:
+        _widen(twin)
+    return twin
+
+
+def _widen(model: nn.Module) -> None:
+    linear = [module for module in model.modules() if type(module) is nn.Linear]
+    for module in model.modules():
+        if type(module) is nn.Conv2d:
+            module.__class__ = WideConv2d
+        elif type(module) is nn.Linear:
+            module.__class__ = ExactLinear if module is linear[-1] else WideLinear
+
+
+def _settles(module: nn.Module) -> bool:
+    return type(module) is nn.BatchNorm2d and module.running_var is not None

@@ -1,0 +1,116 @@
+"""The copies that searches ask: the same function as the model, which stays as it was."""
+
+import pytest
+import torch
+from torch import nn
+
+from robust0.models.oracle import Oracle, frozen
+from robust0.models.searching import ExactLinear, StillBatchNorm2d, has_norms, search_copy
+from robust0.rng import seeded
+
+CPU = torch.device("cpu")
+
+
+def network(*, affine=True):
+    with seeded("searching"):
+        model = nn.Sequential(
+            nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8, affine=affine), nn.ReLU(),
+            nn.Conv2d(8, 8, 3, padding=1), nn.BatchNorm2d(8, eps=0.1), nn.Softplus(),
+            nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 6), nn.ReLU(), nn.Linear(6, 5),
+        )  # fmt: skip
+        for module in model.modules():
+            if isinstance(module, nn.BatchNorm2d):
+                module.running_mean.normal_()
+                module.running_var.uniform_(0.1, 3.0)
+                if module.affine:
+                    nn.init.normal_(module.weight)
+                    nn.init.normal_(module.bias)
+        images = torch.rand(16, 3, 8, 8)
+    return model.eval(), images
+
+
+def gradient(model, images):
+    asked = images.clone().requires_grad_()
+    (slope,) = torch.autograd.grad(model(asked).logsumexp(dim=1).sum(), asked)
+    return slope
+
+
+@pytest.mark.parametrize("affine", [True, False])
+def test_a_copy_is_the_same_function(affine):
+    model, images = network(affine=affine)
+    twin = search_copy(model)
+    assert [type(module) for module in twin.modules()].count(StillBatchNorm2d) == 2
+    assert torch.allclose(twin(images), model(images), atol=1e-5)
+    assert torch.allclose(gradient(twin, images), gradient(model, images), atol=1e-5)
+
+
+def test_the_model_stays_as_it_was():
+    model, images = network()
+    model.train()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    twin = search_copy(model)
+    twin(images)
+    assert not any(isinstance(module, StillBatchNorm2d) for module in model.modules())
+    assert all(module.training for module in model.modules())
+    assert all(weight.requires_grad for weight in model.parameters())
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert twin.state_dict().keys() == before.keys()
+
+
+def test_a_layer_that_is_switched_to_training_normalises_by_its_batch():
+    model, images = network()
+    twin = search_copy(model)
+    model[1].train()
+    twin[1].train()
+    assert torch.allclose(twin(images), model(images), atol=1e-5)
+
+
+def test_what_is_not_plain_batch_normalisation_with_statistics_stays():
+    class Own(nn.BatchNorm2d):
+        def forward(self, x):
+            return super().forward(x) + 1
+
+    model = nn.Sequential(Own(3), nn.BatchNorm2d(3, track_running_stats=False))
+    assert not has_norms(model)
+    assert [type(module) for module in search_copy(model)] == [Own, nn.BatchNorm2d]
+
+
+def test_a_layer_used_twice_is_settled_once_for_both():
+    norm = nn.BatchNorm2d(3)
+    norm.running_mean.fill_(0.5)
+    model = nn.Sequential(norm, nn.ReLU(), norm).eval()
+    twin, images = search_copy(model), torch.rand(2, 3, 4, 4)
+    assert twin[0] is twin[2]
+    assert torch.allclose(twin(images), model(images), atol=1e-6)
+
+
+def test_narrow_operands_leave_fine_logits():
+    """Autocast alone gives logits of eight bits: neighbouring images cannot be told apart."""
+    model, images = network()
+    steps = images[:1] + torch.linspace(0, 1e-2, 16).view(-1, 1, 1, 1)
+    with frozen(model), torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+        coarse, fine = model(steps), search_copy(model, narrow=True)(steps)
+        exact = [type(module) for module in search_copy(model, narrow=True)].count(ExactLinear)
+    assert exact == 1  # only the last one
+    assert (coarse.dtype, fine.dtype) == (torch.bfloat16, torch.float32)
+    assert len(fine[:, 0].unique()) > len(coarse[:, 0].unique())
+
+
+def test_a_narrow_search_is_near_and_verdicts_are_exact():
+    model, images = network()
+    oracle = Oracle(model, 16, CPU, search_dtype=torch.bfloat16)
+    with frozen(model), torch.no_grad():
+        expected = model(images)
+        near = oracle.logits(images)
+        assert not torch.allclose(near, expected, atol=1e-5)
+        assert torch.allclose(near, expected, atol=0.1)
+        assert torch.allclose(oracle.exact(images), expected, atol=1e-6)
+
+
+def test_one_lane_and_several_ask_the_same_function():
+    """Else the number of cores would change verdicts."""
+    model, images = network()
+    with frozen(model):
+        answers = [Oracle(model, 16, CPU, lanes=lanes).logits(images) for lanes in (1, 2, 3)]
+    assert torch.equal(answers[0], answers[1])
+    assert torch.equal(answers[0], answers[2])
