@@ -15,7 +15,7 @@ from robust0.auditing.job import AuditJob
 from robust0.auditing.rundata import RECIPE
 from robust0.config.build_audit import AuditRequest, build_audit
 from robust0.config.build_subject import Named, load_model
-from robust0.config.load import Resolved, dump_recipe, load_recipe, recipe_hash
+from robust0.config.load import Resolved, dump_recipe, list_recipes, load_recipe, recipe_hash
 from robust0.config.schema import AttackSpec
 from robust0.data.datasets import Variant, in_cache, open_dataset
 from robust0.data.imageset import ImageSet
@@ -26,6 +26,7 @@ from robust0.models.checkpoint import read_metadata
 from robust0.zoo.cards import Card
 from robust0.zoo.verify import SAMPLE, chosen
 
+_FALLBACK = "cifar10"  # the recipe for data that has none of its own
 _EMBEDDED = "sample"  # the first images of cifar10's test set
 
 
@@ -105,7 +106,7 @@ def _job(
     network = subject.network.to(device)
     if device.type != "mps":
         network = network.to(memory_format=torch.channels_last)
-    resolved = _recipe(card, stored)
+    resolved = audit_recipe(card, stored)
     request = AuditRequest(
         network=network,
         data=data,
@@ -128,11 +129,11 @@ def _job(
     return build_audit(resolved, request), resolved
 
 
-def _recipe(card: Card, stored: Baseline) -> Resolved:
+def audit_recipe(card: Card, stored: Baseline) -> Resolved:
     """A recipe whose audit is the card's, attack by attack and setting by setting."""
-    settings = stored.settings
+    settings, data = stored.settings, stored.subject.dataset
     values = {
-        "dataset.name": stored.subject.dataset,
+        "dataset.name": data,
         "dataset.image_size": None,
         f"threat.{settings.unit}s": settings.budgets[0],
         "audit.mode": settings.mode,
@@ -140,7 +141,8 @@ def _recipe(card: Card, stored: Baseline) -> Resolved:
         "audit.seed": settings.seed,
     }
     texts = [f"{key}={json.dumps(value)}" for key, value in values.items()]
-    recipe = load_recipe("cifar10", model=card.architecture, overrides=texts).recipe
+    base = data if data in list_recipes() else _FALLBACK  # what suits one dataset may forbid another
+    recipe = load_recipe(base, model=card.architecture, overrides=texts).recipe
     attacks = tuple(
         AttackSpec(name=attack.name, kind=attack.kind, params=dict(attack.params))
         for attack in stored.attacks

@@ -6,11 +6,16 @@ from hypothesis import strategies as st
 
 from robust0.auditing.baseline import Baseline
 from robust0.auditing.baseline import read as read_baseline
+from robust0.config.zoo import audit_recipe
 from robust0.records import Report
+from robust0.resources import shipped
 from robust0.zoo.cards import read_card
 from robust0.zoo.documents import read_json
+from robust0.zoo.roots import INDEX
 from robust0.zoo.verify import Line, chosen, compare, papers
 from tests.zoo.conftest import NAME
+
+SHIPPED = sorted(path for path in shipped("model_zoo").glob("*.yaml") if path.name != INDEX)
 
 
 @pytest.fixture(scope="session")
@@ -121,3 +126,13 @@ def test_chosen_images_are_spread_and_distinct(images, count):
     assert list(found) == sorted(found)
     steps = [after - before for before, after in pairwise(found)]
     assert max(steps, default=1) <= max(1, -(-images // count))
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_every_shipped_audit_can_be_said_as_a_recipe(path):
+    """Of its own dataset: CIFAR-10's flips images, which GTSRB's forbids."""
+    card = read_card(path, path.stem)
+    stored = read_baseline(path.parent / card.verdicts)
+    recipe = audit_recipe(card, stored).recipe
+    assert (recipe.dataset.name, recipe.audit.effort) == (card.dataset, card.audit.effort)
+    assert [spec.name for spec in recipe.audit.attacks] == [spec.name for spec in stored.attacks]
