@@ -141,7 +141,8 @@ def audit_recipe(card: Card, stored: Baseline) -> Resolved:
         "audit.seed": settings.seed,
     }
     texts = [f"{key}={json.dumps(value)}" for key, value in values.items()]
-    base = data if data in list_recipes() else _FALLBACK  # what suits one dataset may forbid another
+    # Its own dataset's: what suits one dataset, another may forbid.
+    base = data if data in list_recipes() else _FALLBACK
     recipe = load_recipe(base, model=card.architecture, overrides=texts).recipe
     attacks = tuple(
         AttackSpec(name=attack.name, kind=attack.kind, params=dict(attack.params))
