@@ -65,8 +65,8 @@ def search_precision(
 ) -> Precision:
     """The type in which a search multiplies; ``auto`` is fp32 unless speed was asked for.
 
-    Compiled, the casts of bf16 cost nothing, and it is twice as fast where the device multiplies it
-    natively. Eager audits stay in fp32, so that they find the same on more machines.
+    Compiled, the casts of bf16 cost next to nothing where the device multiplies it natively. Eager
+    audits stay in fp32, so that they find the same on more machines.
     """
     if named != "auto":
         return named

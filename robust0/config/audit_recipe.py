@@ -10,7 +10,7 @@ from typing import Literal
 from robust0.auditing.facts import Facts
 from robust0.auditing.gate import Floor
 from robust0.config.build_subject import Named
-from robust0.config.load import Resolved, list_recipes, load_recipe
+from robust0.config.load import Resolved, load_recipe, recipe_of
 from robust0.data.datasets import in_cache
 from robust0.errors import DataError, RecipeError
 from robust0.models.metadata import Budget
@@ -18,7 +18,6 @@ from robust0.records import CLEAN, Unit
 
 DEFAULT_IMAGES = 1000
 SAMPLE = "sample"
-_FALLBACK = "cifar10"  # the recipe for data that has none of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +112,7 @@ def resolve(
     asked: tuple[tuple[int, ...], Unit] | None,
 ) -> Resolved:
     """The recipe of a fresh audit: the data's own, with the model, the data and the options in."""
-    name = options.recipe or (data if data in list_recipes() else _FALLBACK) or _FALLBACK
+    name = options.recipe or recipe_of(data)
     changes: dict[str, object] = {}
     known = named.metadata
     if known is not None and known.arch_args:

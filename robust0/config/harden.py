@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from robust0.config.build_training import TrainRequest, build_training
-from robust0.config.load import Resolved, dump_recipe, list_recipes, load_recipe
+from robust0.config.load import Resolved, dump_recipe, load_recipe, recipe_of
 from robust0.distributed import World
 from robust0.errors import ModelError, RunError
 from robust0.events import Transfer
@@ -21,8 +21,6 @@ from robust0.models.checkpoint import read_metadata
 from robust0.rundir import owned
 from robust0.training.job import TrainJob
 from robust0.zoo.fetch import locate
-
-_FALLBACK = "cifar10"  # the recipe for data that has none of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +78,7 @@ def resolve(options: HardenOptions) -> Resolved:
         options = _as_checkpoint(options, locate(options.start_from))
     name = options.recipe
     if name is None:
-        name = options.data if options.data in list_recipes() else _FALLBACK
-        name = "quick" if options.data == "sample" else name
+        name = "quick" if options.data == "sample" else recipe_of(options.data)
     return load_recipe(name, model=options.model, overrides=options.recipe_changes())
 
 

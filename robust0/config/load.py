@@ -62,6 +62,11 @@ def list_recipes() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in shipped("recipes").glob("*.yaml")))
 
 
+def recipe_of(data: str | None) -> str:
+    """The name of a dataset's own recipe; data that has none takes CIFAR-10's."""
+    return data if data is not None and data in list_recipes() else "cifar10"
+
+
 def load_recipe(
     name_or_path: str, *, model: str | None = None, overrides: Sequence[str] = ()
 ) -> Resolved:

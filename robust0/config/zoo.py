@@ -15,7 +15,7 @@ from robust0.auditing.job import AuditJob
 from robust0.auditing.rundata import RECIPE
 from robust0.config.build_audit import AuditRequest, build_audit
 from robust0.config.build_subject import Named, load_model
-from robust0.config.load import Resolved, dump_recipe, list_recipes, load_recipe, recipe_hash
+from robust0.config.load import Resolved, dump_recipe, load_recipe, recipe_hash, recipe_of
 from robust0.config.schema import AttackSpec
 from robust0.data.datasets import Variant, in_cache, open_dataset
 from robust0.data.imageset import ImageSet
@@ -26,7 +26,6 @@ from robust0.models.checkpoint import read_metadata
 from robust0.zoo.cards import Card
 from robust0.zoo.verify import SAMPLE, chosen
 
-_FALLBACK = "cifar10"  # the recipe for data that has none of its own
 _EMBEDDED = "sample"  # the first images of cifar10's test set
 
 
@@ -142,8 +141,7 @@ def audit_recipe(card: Card, stored: Baseline) -> Resolved:
     }
     texts = [f"{key}={json.dumps(value)}" for key, value in values.items()]
     # Its own dataset's: what suits one dataset, another may forbid.
-    base = data if data in list_recipes() else _FALLBACK
-    recipe = load_recipe(base, model=card.architecture, overrides=texts).recipe
+    recipe = load_recipe(recipe_of(data), model=card.architecture, overrides=texts).recipe
     attacks = tuple(
         AttackSpec(name=attack.name, kind=attack.kind, params=dict(attack.params))
         for attack in stored.attacks

@@ -21,14 +21,14 @@ class StillBatchNorm2d(nn.BatchNorm2d):
         mean, variance = self.running_mean, self.running_var
         if mean is None or variance is None:
             raise ValueError("batch normalisation without statistics cannot be settled")
-        factor = (variance.double() + self.eps).rsqrt()
+        factor = (_double(variance) + self.eps).rsqrt()
         if self.affine:
-            factor = factor * self.weight.double()
-        summand = -mean.double() * factor
+            factor = factor * _double(self.weight)
+        summand = -_double(mean) * factor
         if self.affine:
-            summand = summand + self.bias.double()
+            summand = summand + _double(self.bias)
         for name, values in (("factor", factor), ("summand", summand)):
-            shaped = values.detach().to(mean.dtype).view(1, -1, 1, 1)
+            shaped = values.to(mean).view(1, -1, 1, 1)
             self.register_buffer(name, shaped, persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -82,6 +82,10 @@ def search_copy(model: nn.Module, *, narrow: bool = False) -> nn.Module:
     if narrow:
         _widen(twin)
     return twin
+
+
+def _double(values: Tensor) -> Tensor:
+    return values.detach().cpu().double()  # not every device has float64
 
 
 def _widen(model: nn.Module) -> None:
