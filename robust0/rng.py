@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -23,19 +24,27 @@ def philox(
     counter: tuple[Tensor, Tensor, Tensor, Tensor], key: tuple[int, int]
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Philox4x32-10: four 32-bit words (in int64 tensors, broadcastable) from a 128-bit counter."""
-    c0, c1, c2, c3 = counter
-    k0, k1 = key
-    for _ in range(_ROUNDS):
+    c0, c1, c2, c3 = torch.broadcast_tensors(*counter)
+    # Half as many operations on twice the numbers: what counts is how many there are.
+    even, odd = torch.stack([c0, c2]), torch.stack([c1, c3])
+    factors, keys = _constants(key, c0.ndim, c0.device)
+    for round_key in keys:
         # The product of two 32-bit words wraps as a signed int64, but its 64 bits are right.
-        p0, p1 = c0 * _MULTIPLIERS[0], c2 * _MULTIPLIERS[1]
-        c0, c1, c2, c3 = (
-            ((p1 >> 32) & _WORD) ^ c1 ^ k0,
-            p1 & _WORD,
-            ((p0 >> 32) & _WORD) ^ c3 ^ k1,
-            p0 & _WORD,
-        )
-        k0, k1 = (k0 + _WEYL[0]) & _WORD, (k1 + _WEYL[1]) & _WORD
-    return c0, c1, c2, c3
+        product = (even * factors).flip(0)
+        even = (product >> 32).bitwise_and_(_WORD).bitwise_xor_(odd).bitwise_xor_(round_key)
+        odd = product.bitwise_and_(_WORD)
+    return even[0], odd[0], even[1], odd[1]
+
+
+@lru_cache(maxsize=64)
+def _constants(
+    key: tuple[int, int], dimensions: int, device: torch.device
+) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """The multipliers, and the keys of all rounds."""
+    keys = [[(k + i * w) & _WORD for k, w in zip(key, _WEYL, strict=True)] for i in range(_ROUNDS)]
+    both = torch.tensor([_MULTIPLIERS, *keys], device=device)
+    factors, *shaped = both.reshape(-1, 2, *[1] * dimensions)
+    return factors, tuple(shaped)
 
 
 def derive(*parts: object) -> tuple[int, int]:

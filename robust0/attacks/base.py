@@ -26,6 +26,9 @@ class Rows:
     classes: int
 
 
+_FIXED = frozenset({"clean", "labels", "ids"})
+
+
 @dataclass(slots=True, kw_only=True)
 class State:
     """Per-row state; every tensor attribute has the rows in its first dimension.
@@ -54,6 +57,12 @@ class State:
         """Overwrite these rows with another state's rows."""
         for name in self._tensors():
             getattr(self, name)[rows] = getattr(other, name)
+
+    def move_on(self, rows: Tensor, other: Self) -> None:
+        """Overwrite what attacks change in these rows: all but image, label and id."""
+        for name in self._tensors():
+            if name not in _FIXED:
+                getattr(self, name)[rows] = getattr(other, name)
 
     def grown(self, other: Self) -> Self:
         """This state with another's rows appended."""

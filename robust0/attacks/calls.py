@@ -1,10 +1,10 @@
 """One model call of a search, and who makes it: the caller itself, or threads, one per lane."""
 
-from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, Self
+from queue import SimpleQueue
+from threading import Condition, Thread
+from typing import Generic, Protocol, Self
 
 import torch
 from torch import Tensor
@@ -22,6 +22,7 @@ class Call(Generic[S]):
     slots: list[int]
     index: Tensor  # the same, on the device
     part: S
+    margin: Tensor  # (B,) the lowest of each row so far
     gradient: bool
 
 
@@ -31,8 +32,7 @@ class Told:
 
     sites: Tensor  # (B, g, S) the images asked about
     distance: Tensor  # (B,) their margins, infinite beyond the budget
-    fooled: Tensor  # (B,)
-    flags: list[list[bool]]  # fooled, spent, wants a gradient next: on the host
+    flags: list[list[bool]]  # lowest so far, fooled, spent, wants a gradient next: on the host
 
 
 def query(attack: Attack[S], oracle: Oracle, threat: Threat, call: Call[S]) -> Told:
@@ -53,52 +53,78 @@ def query(attack: Attack[S], oracle: Oracle, threat: Threat, call: Call[S]) -> T
         distance = distance.where(feasible, torch.inf)
         fooled = fooled & feasible
     spent = attack.tell(part, reply)
+    better = fooled | (distance < call.margin)
     # The one transfer to the host of this call.
-    flags = torch.stack([fooled, spent, attack.wants_gradient(part)]).tolist()
-    return Told(threat.view(images), distance, fooled, flags)
+    flags = torch.stack([better, fooled, spent, attack.wants_gradient(part)]).tolist()
+    return Told(threat.view(images), distance, flags)
+
+
+class Pool(Protocol[S]):
+    """The rows of a search, from which calls are made."""
+
+    active: set[int]
+
+    def choose(self) -> Call[S] | None:
+        """The next call, if any row is free for it."""
+
+    def absorb(self, call: Call[S], told: Told) -> None:
+        """Put the rows of a call back."""
 
 
 class Crew(Generic[S]):
-    """Makes calls: in threads, one per lane, or at once where there is one lane."""
+    """Makes calls: in threads, one per lane, or at once where there is one lane.
 
-    def __init__(self, lanes: int) -> None:
-        self._lanes = lanes
-        self._flying: dict[Future[Told], Call[S]] = {}
-        self._stack = ExitStack()
-        self._threads: ThreadPoolExecutor | None = None
+    A lane chooses its calls and puts their rows back itself, so that it never waits for another
+    thread to do so. What it shares with others it touches while it holds ``turn``.
+    """
+
+    def __init__(self, lanes: int, pool: Pool[S], make: Callable[[Call[S]], Told]) -> None:
+        self.turn = Condition()
+        self._pool, self._make = pool, make
+        self._made: SimpleQueue[Call[S] | BaseException] = SimpleQueue()
+        self._over = False
+        self._threads = [Thread(target=self._lane) for _ in range(lanes)] if lanes > 1 else []
 
     def __enter__(self) -> Self:
-        if self._lanes > 1:
-            self._threads = self._stack.enter_context(ThreadPoolExecutor(self._lanes))
+        for thread in self._threads:
+            thread.start()
         return self
 
     def __exit__(self, *problem: object) -> None:
-        for future in self._flying:
-            future.cancel()
-        self._stack.close()
+        with self.turn:
+            self._over = True
+            self.turn.notify_all()
+        for thread in self._threads:
+            thread.join()
 
-    @property
-    def is_busy(self) -> bool:
-        """Whether every lane has a call."""
-        return len(self._flying) >= self._lanes
+    def next(self) -> Call[S] | None:
+        """A call that has ended, when one has; None when no row is left to call with."""
+        with self.turn:
+            if self._made.empty() and not self._pool.active:
+                return None
+        if not self._threads:
+            self._one()
+        made = self._made.get()
+        if isinstance(made, BaseException):
+            raise made
+        return made
 
-    @property
-    def has_room(self) -> bool:
-        """With threads one call waits, so that a lane never does."""
-        return len(self._flying) < self._lanes + (self._threads is not None)
+    def _lane(self) -> None:
+        try:
+            while self._one():
+                pass
+        except BaseException as problem:  # noqa: BLE001 - raised again by ``next``
+            self._made.put(problem)
 
-    def send(self, call: Call[S], work: Callable[[], Told]) -> None:
-        """Have a call made."""
-        if self._threads is not None:
-            self._flying[self._threads.submit(work)] = call
-            return
-        done: Future[Told] = Future()
-        done.set_result(work())
-        self._flying[done] = call
-
-    def finished(self) -> Iterator[tuple[Call[S], Told]]:
-        """The calls that have ended; waits for one if there are any."""
-        if self._flying:
-            done, _ = wait(self._flying, return_when=FIRST_COMPLETED)
-            for future in [future for future in self._flying if future in done]:
-                yield self._flying.pop(future), future.result()
+    def _one(self) -> bool:
+        with self.turn:
+            while (call := self._pool.choose()) is None and not self._over:
+                self.turn.wait()
+            if call is None or self._over:
+                return False
+        told = self._make(call)
+        with self.turn:
+            self._pool.absorb(call, told)
+            self._made.put(call)
+            self.turn.notify_all()
+        return True

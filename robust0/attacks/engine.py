@@ -78,16 +78,18 @@ def search(
     """Attack every waiting image; outcomes come in the order in which images finish."""
     stream = Stream.of("attack", seed, name, threat)
     pool = _Pool(attack, oracle, threat, stream, waiting)
-    crew: Crew[S] = Crew(oracle.lanes)
-    with crew:
-        while pool.refill():
-            while crew.has_room and (call := pool.choose(spare=crew.is_busy)) is not None:
-                crew.send(call, partial(query, attack, oracle, threat, call))
-            for call, told in crew.finished():
-                pool.absorb(call, told)
-                yield Pulse(len(call.slots), call.gradient)
-            if len(pool.pending) >= oracle.rows or not pool.active:
-                yield from pool.settle()
+    pool.refill()
+    make = partial(query, attack, oracle, threat)
+    with Crew(oracle.lanes, pool, make) as crew:
+        while (call := crew.next()) is not None:
+            yield Pulse(len(call.slots), call.gradient)
+            if pool.is_due:
+                with crew.turn:
+                    outcomes = [*pool.settle()]
+                yield from outcomes
+                with crew.turn:
+                    pool.refill()
+                    crew.turn.notify_all()
 
 
 @dataclass(slots=True)
@@ -114,8 +116,8 @@ class _Pool(Generic[S]):
     free: list[int] = field(default_factory=list)
     full: bool = False
 
-    def refill(self) -> bool:
-        """Give waiting images slots where that pays; false when nothing is left to do."""
+    def refill(self) -> None:
+        """Give waiting images slots where that pays."""
         rows = self.oracle.rows
         while self.taken < len(self.waiting.positions):
             if self.full and not (
@@ -124,7 +126,6 @@ class _Pool(Generic[S]):
                 break
             size = min(rows, len(self.free)) if self.full else rows
             self._admit(self.waiting.positions[self.taken : self.taken + size])
-        return bool(self.active or self.pending)
 
     def _admit(self, positions: Sequence[int]) -> None:
         images, labels, ids = self.waiting.fetch(positions)
@@ -156,30 +157,31 @@ class _Pool(Generic[S]):
             self.wants[slot], self.spent[slot] = want, False
         self.active.update(slots)
 
-    def choose(self, *, spare: bool) -> Call[S] | None:
-        """The next call, if any; a ``spare`` one, for which no lane is waiting, must be full."""
+    def choose(self) -> Call[S] | None:
+        """The next call, if any row is free for it."""
         rows = self.oracle.rows
         ordered = sorted(self.active - self.flying, key=lambda slot: (self.forwards[slot], slot))
         steep = [slot for slot in ordered if self.wants[slot]]
         flat = [slot for slot in ordered if not self.wants[slot]]
         gradient = len(steep) >= min(rows, len(flat) + 1)
         slots = (steep if gradient else flat)[:rows]
-        if len(slots) < (rows if spare else 1):
+        if not slots:
             return None
         self.flying.update(slots)
         state = self._held()
         index = torch.tensor(slots, device=state.clean.device)
-        return Call(slots, index, state.take(index), gradient)
+        return Call(slots, index, state.take(index), self.best_margin[index], gradient)
 
     def absorb(self, call: Call[S], told: Told) -> None:
         """Put the rows of a call back, with each one's lowest-margin feasible image so far."""
-        index = call.index
-        self._held().put(index, call.part)
-        best = self.best_margin[index]
-        better = told.fooled | (told.distance < best)
-        self.best_margin[index] = torch.where(better, told.distance, best)
-        self.best[index] = torch.where(better[:, None, None], told.sites, self.best[index])
-        for slot, hit, done, want in zip(call.slots, *told.flags, strict=True):
+        self._held().move_on(call.index, call.part)
+        better, *flags = told.flags
+        lower = [row for row, is_better in enumerate(better) if is_better]
+        if lower:
+            rows = torch.tensor(lower, device=call.index.device)
+            self.best_margin[call.index[rows]] = told.distance[rows]
+            self.best[call.index[rows]] = told.sites[rows]
+        for slot, hit, done, want in zip(call.slots, *flags, strict=True):
             self.forwards[slot] += 1
             self.backwards[slot] += call.gradient
             self.spent[slot], self.wants[slot] = done, want
@@ -187,6 +189,11 @@ class _Pool(Generic[S]):
                 self.active.discard(slot)
                 self.pending.add(slot)
         self.flying.difference_update(call.slots)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether enough rows wait for the judge, or all that are left."""
+        return len(self.pending) >= self.oracle.rows or bool(self.pending and not self.active)
 
     def settle(self) -> Iterator[Outcome]:
         """Judge the finished rows; a hit that does not hold goes back to the search."""

@@ -86,6 +86,23 @@ def _refuse(self, memo):
     raise TypeError("cannot pickle '_thread.lock' object")
 
 
+@pytest.mark.parametrize("lanes", [1, 2, 4])
+def test_rows_whose_hits_do_not_hold_go_back_to_waiting_lanes(lanes):
+    class Liar(Bright):
+        def __deepcopy__(self, memo):
+            twin = Liar()
+            twin.line.data.fill_(-1.0)  # everything is bright
+            return twin
+
+    model = Liar()
+    oracle = Oracle(model, 16, CPU, search_dtype=torch.bfloat16, lanes=lanes)
+    with frozen(model):
+        outcomes = [event for event in events(oracle, count=20) if isinstance(event, Outcome)]
+    assert sorted(outcome.image for outcome in outcomes) == list(range(20))
+    assert not any(outcome.fooled for outcome in outcomes)
+    assert all(outcome.forwards == 6 for outcome in outcomes)
+
+
 def test_what_goes_wrong_in_a_thread_reaches_the_caller_and_ends_the_others():
     class Broken(Bright):
         def forward(self, images):
