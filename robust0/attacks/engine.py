@@ -16,13 +16,16 @@ from torch import Tensor
 
 from robust0.attacks.base import Attack, Rows, S
 from robust0.attacks.calls import Call, Crew, Told, query
-from robust0.attacks.judge import judge
+from robust0.attacks.judge import Judgement, judge
 from robust0.models.oracle import Oracle
 from robust0.rng import Stream
 from robust0.threat import Threat
 
 POOL_CALLS = 8  # calls' worth of rows held at once
 POOL_BYTES = 1 << 29  # unless their states would need more memory than this
+# A hit of a rounded search may not hold, and its row must then catch up with the others, so it does
+# not wait longer than this many calls for the judge, whose own call costs about one or two.
+LONG_WAIT = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +88,26 @@ def search(
             yield Pulse(len(call.slots), call.gradient)
             if pool.is_due:
                 with crew.turn:
-                    outcomes = [*pool.settle()]
+                    claims = pool.claims()
+                verdict = judge(oracle, threat, claims.images, claims.candidates, claims.labels)
+                with crew.turn:
+                    outcomes = [*pool.settle(claims, verdict)]
+                    crew.turn.notify_all()
                 yield from outcomes
                 with crew.turn:
                     pool.refill()
                     crew.turn.notify_all()
+
+
+@dataclass(frozen=True, slots=True)
+class _Claims:
+    """Finished rows for the judge; calls go on while it looks at them."""
+
+    slots: list[int]
+    images: Tensor  # (N, C, H, W), clean
+    candidates: Tensor
+    labels: Tensor
+    ids: list[int]
 
 
 @dataclass(slots=True)
@@ -113,6 +131,7 @@ class _Pool(Generic[S]):
     active: set[int] = field(default_factory=set)
     flying: set[int] = field(default_factory=set)  # those of the active rows that are in a call
     pending: set[int] = field(default_factory=set)  # finished, not yet judged
+    waited: int = 0  # calls that ended since one of them finished
     free: list[int] = field(default_factory=list)
     full: bool = False
 
@@ -189,23 +208,28 @@ class _Pool(Generic[S]):
                 self.active.discard(slot)
                 self.pending.add(slot)
         self.flying.difference_update(call.slots)
+        self.waited += bool(self.pending)
 
     @property
     def is_due(self) -> bool:
-        """Whether enough rows wait for the judge, or all that are left."""
-        return len(self.pending) >= self.oracle.rows or bool(self.pending and not self.active)
+        """Whether enough rows wait for the judge, or some for long, or all that are left."""
+        enough = len(self.pending) >= self.oracle.rows
+        return enough or bool(self.pending and (self.waited >= LONG_WAIT or not self.active))
 
-    def settle(self) -> Iterator[Outcome]:
-        """Judge the finished rows; a hit that does not hold goes back to the search."""
+    def claims(self) -> _Claims:
+        """The finished rows."""
         state, slots = self._held(), sorted(self.pending)
         self.pending.clear()
+        self.waited = 0
         index = torch.tensor(slots, device=state.clean.device)
-        labels, clean, candidates = state.labels[index], state.clean[index], self.best[index]
-        verdict = judge(
-            self.oracle, self.threat, state.image(clean), state.image(candidates), labels
-        )
+        images, candidates = state.image(state.clean[index]), state.image(self.best[index])
+        return _Claims(slots, images, candidates, state.labels[index], state.ids[index].tolist())
+
+    def settle(self, claims: _Claims, verdict: Judgement) -> Iterator[Outcome]:
+        """What became of them; a hit that does not hold goes back to the search."""
+        clean, candidates = self.threat.view(claims.images), self.threat.view(claims.candidates)
         columns = zip(
-            slots, state.ids[index].tolist(), labels.tolist(), verdict.fooled.tolist(),
+            claims.slots, claims.ids, claims.labels.tolist(), verdict.fooled.tolist(),
             verdict.prediction.tolist(), verdict.margin.tolist(), verdict.sites.tolist(),
             verdict.fragile.tolist(), verdict.violation, strict=True,
         )  # fmt: skip

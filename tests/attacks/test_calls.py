@@ -49,14 +49,14 @@ class Shared:
         return self
 
 
-def events(oracle, count=96):
+def events(oracle, count=96, attack=ATTACK):
     images = torch.zeros(count, 1, 4, 4)
 
     def fetch(positions):
         index = torch.tensor(positions)
         return images[index], torch.zeros_like(index), index
 
-    return search(ATTACK, "sparse-rs", oracle, Waiting(range(count), fetch), THREAT, 0)
+    return search(attack, "sparse-rs", oracle, Waiting(range(count), fetch), THREAT, 0)
 
 
 @pytest.mark.parametrize("lanes", [1, 2, 3])
@@ -101,6 +101,32 @@ def test_rows_whose_hits_do_not_hold_go_back_to_waiting_lanes(lanes):
     assert sorted(outcome.image for outcome in outcomes) == list(range(20))
     assert not any(outcome.fooled for outcome in outcomes)
     assert all(outcome.forwards == 6 for outcome in outcomes)
+
+
+@pytest.mark.parametrize("lanes", [1, 2])
+def test_a_hit_that_does_not_hold_costs_its_row_no_calls_of_its_own(lanes):
+    class LiesOnce(Bright):
+        lies = False
+
+        def __deepcopy__(self, memo):
+            twin = LiesOnce()
+            twin.lies = True
+            return twin
+
+        def forward(self, images):
+            logits = super().forward(images)
+            if self.lies:
+                logits[0] = -logits[0]
+                self.lies = False
+            return logits
+
+    model = LiesOnce()
+    oracle = Oracle(model, 16, CPU, search_dtype=torch.bfloat16, lanes=lanes)
+    with frozen(model):
+        found = list(events(oracle, count=64, attack=SparseRS(queries=80)))
+    outcomes = [event for event in found if isinstance(event, Outcome)]
+    assert [outcome.forwards for outcome in outcomes] == [80] * 64
+    assert oracle.calls <= 1.1 * 64 * 80 / 16  # alone, the row would need 79 more
 
 
 def test_what_goes_wrong_in_a_thread_reaches_the_caller_and_ends_the_others():
