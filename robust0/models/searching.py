@@ -46,6 +46,15 @@ class WideConv2d(nn.Conv2d):
         return super().forward(x).float()
 
 
+class ExactConv2d(nn.Conv2d):
+    """A convolution in float32, whatever autocast says."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """For grouped ones: they move more numbers than they multiply, and narrow ones are slow."""
+        with torch.autocast(x.device.type, enabled=False):
+            return super().forward(x.float())
+
+
 class WideLinear(nn.Linear):
     """A linear layer whose result is float32, also where autocast narrows its operands."""
 
@@ -71,8 +80,8 @@ def has_norms(model: nn.Module) -> bool:
 def search_copy(model: nn.Module, *, narrow: bool = False) -> nn.Module:
     """A frozen copy in eval mode with its batch normalisation settled.
 
-    ``narrow`` prepares it for autocast: operands of convolutions and linear layers are narrow then,
-    their results and the whole last linear layer, which gives the logits, are not.
+    ``narrow`` prepares it for autocast: operands of convolutions and linear layers are narrow then.
+    Their results, grouped convolutions and the last linear layer, which gives the logits, are not.
     """
     twin = copy.deepcopy(model).eval().requires_grad_(False)  # noqa: FBT003 - by position in torch
     for module in twin.modules():
@@ -92,7 +101,7 @@ def _widen(model: nn.Module) -> None:
     linear = [module for module in model.modules() if type(module) is nn.Linear]
     for module in model.modules():
         if type(module) is nn.Conv2d:
-            module.__class__ = WideConv2d
+            module.__class__ = WideConv2d if module.groups == 1 else ExactConv2d
         elif type(module) is nn.Linear:
             module.__class__ = ExactLinear if module is linear[-1] else WideLinear
 

@@ -96,6 +96,14 @@ def test_narrow_operands_leave_fine_logits():
     assert len(fine[:, 0].unique()) > len(coarse[:, 0].unique())
 
 
+def test_grouped_convolutions_stay_in_float32():
+    model = nn.Conv2d(4, 4, 3, groups=4).eval()
+    images = torch.rand(2, 4, 6, 6)
+    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+        narrow = search_copy(model, narrow=True)(images)
+    assert torch.equal(narrow, model(images))
+
+
 def test_a_narrow_search_is_near_and_verdicts_are_exact():
     model, images = network()
     oracle = Oracle(model, 16, CPU, search_dtype=torch.bfloat16)
