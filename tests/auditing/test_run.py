@@ -388,8 +388,9 @@ def test_an_unfinished_run_has_no_report(make_job, tmp_path, eager):
     ],
 )
 def test_another_job_cannot_resume_it(make_job, tmp_path, changes, named):
-    in_folder(make_job(count=24), tmp_path / "run")
-    other = replace(make_job(**({"count": 24} | changes)), folder=tmp_path / "run")
+    asked = {"count": 24, "precision": "fp32"}
+    in_folder(make_job(**asked), tmp_path / "run")
+    other = replace(make_job(**(asked | changes)), folder=tmp_path / "run")
     with pytest.raises(RunError, match=named) as caught:
         next(run(other, ONE, resume=True))
     assert "start a new run" in caught.value.hint

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from robust0.auditing.guards import threads_per_call
 from robust0.models.oracle import Oracle, frozen
 from robust0.models.searching import ExactLinear, StillBatchNorm2d, has_norms, search_copy
 from robust0.rng import seeded
@@ -113,6 +114,20 @@ def test_a_narrow_search_is_near_and_verdicts_are_exact():
         assert not torch.allclose(near, expected, atol=1e-5)
         assert torch.allclose(near, expected, atol=0.1)
         assert torch.allclose(oracle.exact(images), expected, atol=1e-6)
+
+
+def test_a_row_of_a_narrow_search_does_not_depend_on_its_place():
+    """Else the order of images would change verdicts."""
+    model, images = network()
+    oracle = Oracle(model, 16, CPU, search_dtype=torch.bfloat16)
+    order = torch.arange(len(images)).flip(0)
+    with frozen(model), threads_per_call(1):
+        assert torch.equal(oracle.logits(images)[order], oracle.logits(images[order]))
+        there, back = (
+            oracle.gradient(part, lambda logits: logits.logsumexp(dim=1))[1]
+            for part in (images, images[order])
+        )
+    assert torch.equal(there[order], back)
 
 
 def test_one_lane_and_several_ask_the_same_function():
