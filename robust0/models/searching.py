@@ -39,35 +39,30 @@ class StillBatchNorm2d(nn.BatchNorm2d):
 
 
 class WideConv2d(nn.Conv2d):
-    """A convolution whose result is float32, also where autocast narrows its operands."""
+    """A convolution whose result is float32, also where autocast narrows its operands.
+
+    In float32 altogether where it is grouped, because narrow ones are slow, or sees one vector per
+    image, because nothing averages the rounding of that.
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         """Sums rounded to eight bits would hide the small gains that an attack lives on."""
-        return super().forward(x).float()
-
-
-class ExactConv2d(nn.Conv2d):
-    """A convolution in float32, whatever autocast says."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        """For grouped ones: they move more numbers than they multiply, and narrow ones are slow."""
+        if self.groups == 1 and x.shape[-2:].numel() > 1:
+            return super().forward(x).float()
         with torch.autocast(x.device.type, enabled=False):
             return super().forward(x.float())
 
 
 class WideLinear(nn.Linear):
-    """A linear layer whose result is float32, also where autocast narrows its operands."""
+    """A linear layer whose result is float32, also where autocast narrows its operands.
+
+    In float32 altogether where it sees one vector per image: a classifier's small inputs decide.
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         """As for convolutions."""
-        return super().forward(x).float()
-
-
-class ExactLinear(nn.Linear):
-    """A linear layer in float32, whatever autocast says."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Logits of eight bits would be equal where candidates differ."""
+        if x.ndim > 2:
+            return super().forward(x).float()
         with torch.autocast(x.device.type, enabled=False):
             return super().forward(x.float())
 
@@ -80,8 +75,8 @@ def has_norms(model: nn.Module) -> bool:
 def search_copy(model: nn.Module, *, narrow: bool = False) -> nn.Module:
     """A frozen copy in eval mode with its batch normalisation settled.
 
-    ``narrow`` prepares it for autocast: operands of convolutions and linear layers are narrow then.
-    Their results, grouped convolutions and the last linear layer, which gives the logits, are not.
+    ``narrow`` prepares it for autocast: operands of convolutions and linear layers are narrow then,
+    but not their results, nor what a layer sees that gets one vector per image.
     """
     twin = copy.deepcopy(model).eval().requires_grad_(False)  # noqa: FBT003 - by position in torch
     for module in twin.modules():
@@ -98,12 +93,11 @@ def _double(values: Tensor) -> Tensor:
 
 
 def _widen(model: nn.Module) -> None:
-    linear = [module for module in model.modules() if type(module) is nn.Linear]
     for module in model.modules():
         if type(module) is nn.Conv2d:
-            module.__class__ = WideConv2d if module.groups == 1 else ExactConv2d
+            module.__class__ = WideConv2d
         elif type(module) is nn.Linear:
-            module.__class__ = ExactLinear if module is linear[-1] else WideLinear
+            module.__class__ = WideLinear
 
 
 def _settles(module: nn.Module) -> bool:
