@@ -4,6 +4,7 @@ Networks for sparse robustness are built on softplus [Zhong24]. On a CPU its log
 fifth of a forward pass; a polynomial is as exact in float32 and a small part of that.
 """
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -51,6 +52,8 @@ def softplus(values: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
 
 def compiled(model: nn.Module) -> Callable[[Tensor], Tensor]:
     """The model, compiled at its first call for the shape of that call."""
+    # On a machine without a GPU it warns that there is none.
+    logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)
     return torch.compile(model, dynamic=False, backend=_inductor)
 
 
