@@ -38,7 +38,8 @@ from robust0.attacks import (
     SparseRS,
 )
 from robust0.attacks.base import Reply, Rows
-from robust0.attacks.engine import Outcome, Pulse, Waiting, search
+from robust0.attacks.calls import Pulse
+from robust0.attacks.engine import Outcome, Waiting, search
 from robust0.auditing.guards import threads_per_call
 from robust0.data.datasets import open_dataset
 from robust0.device import search_precision, share_cores

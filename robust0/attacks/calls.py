@@ -35,6 +35,14 @@ class Told:
     flags: list[list[bool]]  # lowest so far, fooled, spent, wants a gradient next: on the host
 
 
+@dataclass(frozen=True, slots=True)
+class Pulse:
+    """One model call of the search: how many rows it advanced and whether it went backward."""
+
+    rows: int
+    gradient: bool
+
+
 def query(attack: Attack[S], oracle: Oracle, threat: Threat, call: Call[S]) -> Told:
     """One query of these rows."""
     part = call.part
@@ -81,7 +89,7 @@ class Crew(Generic[S]):
     def __init__(self, lanes: int, pool: Pool[S], make: Callable[[Call[S]], Told]) -> None:
         self.turn = Condition()
         self._pool, self._make = pool, make
-        self._made: SimpleQueue[Call[S] | BaseException] = SimpleQueue()
+        self._made: SimpleQueue[Pulse | BaseException] = SimpleQueue()
         self._over = False
         self._threads = [Thread(target=self._lane) for _ in range(lanes)] if lanes > 1 else []
 
@@ -97,8 +105,8 @@ class Crew(Generic[S]):
         for thread in self._threads:
             thread.join()
 
-    def next(self) -> Call[S] | None:
-        """A call that has ended, when one has; None when no row is left to call with."""
+    def next(self) -> Pulse | None:
+        """Waits for a call to end; None when no row is left to call with."""
         with self.turn:
             if self._made.empty() and not self._pool.active:
                 return None
@@ -125,6 +133,6 @@ class Crew(Generic[S]):
         told = self._make(call)
         with self.turn:
             self._pool.absorb(call, told)
-            self._made.put(call)
+            self._made.put(Pulse(len(call.slots), call.gradient))
             self.turn.notify_all()
         return True

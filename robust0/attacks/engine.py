@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from robust0.attacks.base import Attack, Rows, S
-from robust0.attacks.calls import Call, Crew, Told, query
+from robust0.attacks.calls import Call, Crew, Pulse, Told, query
 from robust0.attacks.judge import Judgement, judge
 from robust0.models.oracle import Oracle
 from robust0.rng import Stream
@@ -60,14 +60,6 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Pulse:
-    """One model call of the search: how many rows it advanced and whether it went backward."""
-
-    rows: int
-    gradient: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Waiting:
     """Correctly classified images not yet attacked; ``fetch`` gives images, labels and ids."""
 
@@ -84,8 +76,8 @@ def search(
     pool.refill()
     make = partial(query, attack, oracle, threat)
     with Crew(oracle.lanes, pool, make) as crew:
-        while (call := crew.next()) is not None:
-            yield Pulse(len(call.slots), call.gradient)
+        while (pulse := crew.next()) is not None:
+            yield pulse
             if pool.is_due:
                 with crew.turn:
                     claims = pool.claims()

@@ -4,7 +4,8 @@ import statistics
 from collections import Counter
 from dataclasses import dataclass, field
 
-from robust0.attacks.engine import Outcome, Pulse
+from robust0.attacks.calls import Pulse
+from robust0.attacks.engine import Outcome
 from robust0.auditing.interval import accuracy
 from robust0.auditing.plan import Stage
 from robust0.events import AuditProgress, Standing

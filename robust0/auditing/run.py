@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from robust0.attacks.engine import Outcome, Pulse, Waiting, search
+from robust0.attacks.calls import Pulse
+from robust0.attacks.engine import Outcome, Waiting, search
 from robust0.attacks.judge import judge
 from robust0.auditing import finish
 from robust0.auditing.artefacts import write_all
