@@ -88,6 +88,14 @@ def top_mask(scores: Tensor, size: int) -> Tensor:
     return torch.zeros_like(scores, dtype=torch.bool).scatter_(1, chosen, value=True)
 
 
+def free_sites(used: Tensor, ranks: Tensor) -> Tensor:
+    """The sites with these ranks (B, n) among those not in ``used`` (B, k)."""
+    ordered = used.sort(dim=1).values
+    # Entry j has ordered[j] - j free sites before it; a rank passes every entry it reaches.
+    before = ordered - torch.arange(used.shape[1], device=used.device)
+    return ranks + torch.searchsorted(before, ranks, right=True)
+
+
 def corners(images: Tensor, direction: Tensor) -> Tensor:
     """The box corner of each value in the direction of a sign: 1 where positive, else 0."""
     return (direction > 0).to(images.dtype)

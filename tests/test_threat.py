@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from robust0.errors import RecipeError
-from robust0.threat import Threat, corners, top_mask
+from robust0.threat import Threat, corners, free_sites, top_mask
 
 IMAGES = torch.arange(2 * 3 * 4 * 5).view(2, 3, 4, 5) / 120
 
@@ -76,3 +76,12 @@ def test_top_mask_takes_exactly_k_of_the_largest_even_with_ties(size, scores):
 def test_corners_follow_the_sign():
     direction = torch.tensor([[0.3, -0.2, 0.0]])
     assert corners(torch.rand(1, 3), direction).tolist() == [[1.0, 0.0, 0.0]]
+
+
+@given(used=st.sets(st.integers(0, 30), min_size=1, max_size=30), order=st.randoms())
+def test_free_sites_are_the_complement(used, order):
+    shuffled = list(used)
+    order.shuffle(shuffled)
+    free = 31 - len(used)
+    found = free_sites(torch.tensor([shuffled]), torch.arange(free)[None])[0].tolist()
+    assert found == sorted(set(range(31)) - used)

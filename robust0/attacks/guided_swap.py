@@ -9,7 +9,7 @@ from torch import Tensor
 
 from robust0.attacks.base import Reply, Rows, State, begin
 from robust0.losses import margin
-from robust0.threat import Threat
+from robust0.threat import Threat, free_sites
 
 _SHORTEST = 256  # shortlisted sites, or four times the budget if that is more
 _MEMORY = 0.7  # of what trials taught about a site, kept at each look
@@ -229,7 +229,7 @@ class GuidedSwap:
         idle = (best == old_colours).all(dim=1) | random_sites[:, None]
         recoloured = torch.where(idle[:, None], colours, best)
         entries = self._draw(state.free_gain, state.spread[:, :1], for_entries, wide, ~blind)
-        anywhere = _free_sites(state.sites, _ranks(for_ranks, max(free, 1)))
+        anywhere = free_sites(state.sites, _ranks(for_ranks, max(free, 1)))
         listed, dressed = state.free_sites.gather(1, entries), _at(state.free_colours, entries)
         swapped = torch.where(random_sites[:, None], anywhere, listed)
         dressed = torch.where(random_sites[:, None, None], colours, dressed)
@@ -286,9 +286,3 @@ def _ranks(words: Tensor, free: int) -> Tensor:
     low = torch.arange(size + 1, device=words.device) * free // size
     within = (words[:, :size] * (low[1:] - low[:-1])) >> 32
     return (low[:-1] + within + ((words[:, size:] * free) >> 32)) % free
-
-
-def _free_sites(used: Tensor, ranks: Tensor) -> Tensor:
-    """The sites with these ranks (B, n) among those not in ``used`` (B, k)."""
-    before = used.sort(dim=1).values - torch.arange(used.shape[1], device=used.device)
-    return ranks + torch.searchsorted(before, ranks, right=True)

@@ -11,7 +11,7 @@ from torch.nn.functional import pad
 
 from robust0.attacks.base import Reply, Rows, State, begin
 from robust0.losses import cross_entropy, margin
-from robust0.threat import Threat
+from robust0.threat import Threat, free_sites
 
 _START, _COLOUR, _SWAP = 0, 1, 2  # lanes of the random stream
 # [Croce22] The share of sites that move is p_init divided by these, up to these of 10,000 queries.
@@ -180,7 +180,7 @@ class SparseRS:
         corner = words[:, second:-1] & ((1 << groups) - 1)
         if free:
             ranks = distinct(words[:, first:second], wide, free)
-            trial = (_free_sites(state.pairs >> groups, ranks) << groups) | corner
+            trial = (free_sites(state.pairs >> groups, ranks) << groups) | corner
             place = (trial[:, None, :1] >> groups).expand(-1, groups, -1)
             present = state.clean.gather(2, place)
             idle = (present == corner_values(trial[:, :1], groups)).all(dim=1)
@@ -193,11 +193,3 @@ class SparseRS:
         trial[:, :1] ^= (idle & (size == 1)).to(torch.int64) << channel
         moves = torch.arange(wide, device=trial.device) < size
         state.trial = state.pairs.scatter(1, columns, torch.where(moves, trial, old))
-
-
-def _free_sites(used: Tensor, ranks: Tensor) -> Tensor:
-    """The sites with these ranks (B, n) among those not in ``used`` (B, k)."""
-    ordered = used.sort(dim=1).values
-    # Entry j has ordered[j] - j free sites before it; a rank passes every entry it reaches.
-    before = ordered - torch.arange(used.shape[1], device=used.device)
-    return ranks + torch.searchsorted(before, ranks, right=True)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from robust0.attacks.base import Reply
-from robust0.attacks.guided_swap import GuidedSwap, _free_sites, _ranks
+from robust0.attacks.guided_swap import GuidedSwap, _ranks
 from robust0.losses import margin
 from robust0.models.oracle import frozen
 from robust0.threat import Threat
@@ -219,15 +219,6 @@ def test_ranks_are_distinct_and_in_range(free, size, data):
     ranks = _ranks(torch.tensor([words]), free)[0].tolist()
     assert len(set(ranks)) == size
     assert all(0 <= rank < free for rank in ranks)
-
-
-@given(used=st.sets(st.integers(0, 30), min_size=1, max_size=30), order=st.randoms())
-def test_free_sites_are_the_complement(used, order):
-    shuffled = list(used)
-    order.shuffle(shuffled)
-    free = 31 - len(used)
-    found = _free_sites(torch.tensor([shuffled]), torch.arange(free)[None])[0].tolist()
-    assert found == sorted(set(range(31)) - used)
 
 
 def test_where_every_site_is_used_the_gradient_still_guides(small):
