@@ -145,13 +145,12 @@ def ensembles(bench: Bench, threads: int, *, all_modes: bool) -> None:
     print("|---|---|---|---|---|")
     print(f"| official structure | {theirs} of {total} | {baseline:.0f} | 1.00 | |")
     bench.model.to(memory_format=torch.channels_last)  # as audit does
-    precision = search_precision("auto", torch.device("cpu"))
-    dtype = torch.bfloat16 if precision == "bf16" else None
-    modes: dict[str, dict[str, Any]] = {f"robust0 saa (auto: {precision})": {"dtype": dtype}}
+    modes: dict[str, dict[str, Any]] = {"robust0 saa": {}}
     if all_modes:
-        modes["robust0 saa, --compile"] = {"compiled": True, "dtype": dtype}
-    if all_modes and precision != "fp32":
-        modes["robust0 saa, --precision fp32"] = {}
+        modes["robust0 saa, --precision bf16"] = {"dtype": torch.bfloat16}
+        precision = search_precision("auto", torch.device("cpu"), compiled=True)
+        dtype = torch.bfloat16 if precision == "bf16" else None
+        modes[f"robust0 saa, --compile ({precision})"] = {"compiled": True, "dtype": dtype}
     with frozen(bench.model), threads_per_call(threads):
         for name, mode in modes.items():
             oracle = bench.oracle(**mode)
@@ -164,7 +163,7 @@ def ensembles(bench: Bench, threads: int, *, all_modes: bool) -> None:
                 f"| {seconds / bare:.2f} |",
                 flush=True,
             )
-        oracle = bench.oracle(dtype=dtype)
+        oracle = bench.oracle()
         order = (("guided-swap", GuidedSwap(forwards=1200)), *SAA)
         begun = time.perf_counter()
         ours = len(bench.run(oracle, order, bench.standing(), until=theirs))
