@@ -1,11 +1,12 @@
 """Strength and speed of the attack battery, as ratios within one run.
 
-    python benchmarks/attacks.py MODEL.safetensors [--images 200] [--only saa,order,single,growth]
+    python benchmarks/attacks.py MODEL.safetensors [--images 200] [--first 0] [--only saa,order]
 
 Parts (all at effort quick, 20 pixels, CIFAR-10 test images, nothing else on the machine):
 
 - ``saa``: our cascade against the official structure (benchmarks/official_structure.py) at the same
   budgets: time, survivors; wall time against the bare cost of the model calls it makes.
+- ``rounding``: how far the search's logits are from float32's in what one changed pixel does.
 - ``order``: guided-swap first: how long until as many images are broken as by the official one.
 - ``single``: every attack alone at equal forward-equivalents.
 - ``growth``: cost over images and over budget, peak memory over images.
@@ -17,7 +18,7 @@ import copy
 import resource
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -109,22 +110,26 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("model", type=Path)
     parser.add_argument("--images", type=int, default=200)
-    parser.add_argument("--only", default="saa,order,single,growth,sigma")
+    parser.add_argument("--first", type=int, default=0, help="the first test image")
+    parser.add_argument("--only", default="saa,rounding,order,single,growth,sigma")
     parser.add_argument("--budgets", default="400,1000", help="of the part single")
     options = parser.parse_args()
     parts = options.only.split(",")
     data = open_dataset("cifar10", "test")
-    index = torch.arange(options.images)
+    index = torch.arange(options.first, options.first + options.images)
     lanes, threads = share_cores(torch.device("cpu"))
     bench = Bench(load(options.model).network, data.images(index), data.labels[index], lanes)
     print(
-        f"{options.model.name}, {options.images} CIFAR-10 test images, {THREAT}, {ROWS} rows, "
+        f"{options.model.name}, {options.images} CIFAR-10 test images from {options.first}, "
+        f"{THREAT}, {ROWS} rows, "
         f"{lanes} calls at once, {threads} threads each, torch {torch.__version__}"
     )
     if "saa" in parts or "order" in parts:
         ensembles(bench, threads, all_modes="saa" in parts)
     bench.model.to(memory_format=torch.channels_last)
     with frozen(bench.model), threads_per_call(threads):
+        if "rounding" in parts:
+            rounding(bench)
         if "single" in parts:
             singles(bench, [int(number) for number in options.budgets.split(",")])
         if "growth" in parts:
@@ -143,27 +148,30 @@ def ensembles(bench: Bench, threads: int, *, all_modes: bool) -> None:
     bench.model.zero_grad(set_to_none=True)
     print("\n| cascade at 100 + 100 + 1,000 | survivors | seconds | speed-up | wall / bare |")
     print("|---|---|---|---|---|")
-    print(f"| official structure | {theirs} of {total} | {baseline:.0f} | 1.00 | |")
+    print(f"| official structure | {theirs} of {total} | {baseline:.0f} | 1.00 | |", flush=True)
     bench.model.to(memory_format=torch.channels_last)  # as audit does
-    modes: dict[str, dict[str, Any]] = {"robust0 saa": {}}
+    precision = search_precision("auto", torch.device("cpu"))
+    default = torch.bfloat16 if precision == "bf16" else None
+    modes: dict[str, dict[str, Any]] = {f"robust0 saa ({precision})": {"dtype": default}}
     if all_modes:
-        modes["robust0 saa, --precision bf16"] = {"dtype": torch.bfloat16}
-        precision = search_precision("auto", torch.device("cpu"), compiled=True)
-        dtype = torch.bfloat16 if precision == "bf16" else None
-        modes[f"robust0 saa, --compile ({precision})"] = {"compiled": True, "dtype": dtype}
+        modes["robust0 saa, --compile"] = {"compiled": True, "dtype": default}
+        modes["robust0 saa, --precision fp32"] = {}
     with frozen(bench.model), threads_per_call(threads):
         for name, mode in modes.items():
             oracle = bench.oracle(**mode)
             begun = time.perf_counter()
-            ours = len(bench.run(oracle, SAA, bench.standing()))
+            alive, left = bench.standing(), []
+            for stage in SAA:
+                alive = bench.run(oracle, (stage,), alive)
+                left.append(str(len(alive)))
             seconds = time.perf_counter() - begun
             bare = bare_cost(oracle, bench.images)
             print(
-                f"| {name} | {ours} of {total} | {seconds:.0f} | {baseline / seconds:.2f} "
-                f"| {seconds / bare:.2f} |",
+                f"| {name} | {', '.join(left)} of {total} | {seconds:.0f} "
+                f"| {baseline / seconds:.2f} | {seconds / bare:.2f} |",
                 flush=True,
             )
-        oracle = bench.oracle()
+        oracle = bench.oracle(dtype=default)
         order = (("guided-swap", GuidedSwap(forwards=1200)), *SAA)
         begun = time.perf_counter()
         ours = len(bench.run(oracle, order, bench.standing(), until=theirs))
@@ -192,6 +200,39 @@ def bare_cost(oracle: Oracle, images: Tensor) -> float:
         list(threads.map(gradient, range(tries)))
         end = time.perf_counter()
     return (middle - begun) / tries * forwards + (end - middle) / tries * gradients
+
+
+def rounding(bench: Bench) -> None:
+    """Root mean squares: what one more changed pixel does to the logits, and the error in it."""
+    generator = torch.Generator().manual_seed(0)
+
+    def painted(images: Tensor, count: int) -> Tensor:
+        flat = images.flatten(2).clone()
+        for image in flat:
+            sites = torch.randperm(image.shape[1], generator=generator)[:count]
+            image[:, sites] = torch.randint(0, 2, (len(image), count), generator=generator).float()
+        return flat.view_as(images)
+
+    before = painted(bench.images[:ROWS], THREAT.budget)
+    after = [painted(before, 1) for _ in range(8)]
+
+    def effect(ask: Callable[[Tensor], Tensor]) -> Tensor:
+        moved = torch.stack([ask(images) - ask(before) for images in after])
+        return moved - moved.mean(dim=2, keepdim=True)
+
+    exact = effect(bench.oracle().exact)
+    print("\n| what one pixel does to the logits | rms | rms of its error |\n|---|---|---|")
+    for name, compiled in (("eager", False), ("--compile", True)):
+        oracle = bench.oracle(compiled=compiled, dtype=torch.bfloat16)
+        asked: dict[str, Callable[[Tensor], Tensor]] = {
+            "forward": oracle.logits,
+            "gradient": lambda images, by=oracle: by.gradient(images, lambda z: z.sum(dim=1))[0],
+        }
+        for kind, ask in asked.items():
+            error = (effect(ask) - exact).square().mean().sqrt()
+            print(
+                f"| bf16, {name}, {kind} call | {exact.square().mean().sqrt():.5f} | {error:.5f} |"
+            )
 
 
 def singles(bench: Bench, budgets: Sequence[int]) -> None:

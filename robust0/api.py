@@ -53,8 +53,8 @@ def audit(
         thorough: try smaller budgets on all images, not only on those that fell.
         seed: of the attacks' draws.
         batch_size: images per model call; part of what makes a result repeatable.
-        precision: of the search; verdicts are always float32. ``auto`` is bf16 with ``compile``
-            where the device multiplies it natively, else fp32.
+        precision: of gradients and of layers over large maps in a search; verdicts are always
+            float32. ``auto`` is bf16 where the device multiplies it natively, else fp32.
         compile: search with torch.compile.
         progress: told every event.
     """

@@ -60,18 +60,14 @@ def share_cores(device: torch.device, threads: int | None = None) -> tuple[int, 
     return lanes, cores // lanes
 
 
-def search_precision(
-    named: Literal["auto", "fp32", "bf16"], device: torch.device, *, compiled: bool
-) -> Precision:
-    """The type in which a search multiplies; ``auto`` is fp32 unless speed was asked for.
+def search_precision(named: Literal["auto", "fp32", "bf16"], device: torch.device) -> Precision:
+    """The type in which a search multiplies what may be rounded (robust0.models.searching).
 
-    Compiled, the casts of bf16 cost next to nothing where the device multiplies it natively. Eager
-    audits stay in fp32: rounding in bf16 can hide what one pixel gains (benchmarks/README.md), and
-    fp32 finds the same on more machines.
+    ``auto`` is bf16 where the device multiplies it natively.
     """
     if named != "auto":
         return named
-    return "bf16" if compiled and _multiplies_bf16(device) else "fp32"
+    return "bf16" if _multiplies_bf16(device) else "fp32"
 
 
 def _multiplies_bf16(device: torch.device) -> bool:

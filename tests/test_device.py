@@ -78,15 +78,13 @@ CPU = torch.device("cpu")
 
 
 @pytest.mark.parametrize("named", ["fp32", "bf16"])
-@pytest.mark.parametrize("compiled", [True, False])
-def test_a_named_precision_is_what_it_says(named, compiled):
-    assert search_precision(named, CPU, compiled=compiled) == named
+def test_a_named_precision_is_what_it_says(named):
+    assert search_precision(named, CPU) == named
 
 
 @pytest.mark.parametrize("able", [{}, {"avx2": True}, {"avx512_bf16": True}, {"amx_bf16": True}])
-def test_auto_is_bf16_only_compiled_and_where_it_is_native(able, monkeypatch):
+def test_auto_is_bf16_where_it_is_native(able, monkeypatch):
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: able, raising=False)
     native = any("bf16" in name for name in able)
-    assert search_precision("auto", CPU, compiled=True) == ("bf16" if native else "fp32")
-    assert search_precision("auto", CPU, compiled=False) == "fp32"
-    assert search_precision("auto", torch.device("mps"), compiled=True) == "fp32"
+    assert search_precision("auto", CPU) == ("bf16" if native else "fp32")
+    assert search_precision("auto", torch.device("mps")) == "fp32"

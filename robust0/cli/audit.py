@@ -109,8 +109,8 @@ def audit(
     precision: Annotated[
         PrecisionName,
         typer.Option(
-            help="Type of the search; verdicts are always float32. auto: bf16 with --compile where "
-            "the device multiplies it natively, else fp32."
+            help="What gradients and layers over large maps are rounded to in a search; verdicts "
+            "are float32. auto: bf16 where the device multiplies it natively, else fp32."
         ),
     ] = PrecisionName.AUTO,
     compile_: Compile = False,

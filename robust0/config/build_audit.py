@@ -62,7 +62,7 @@ def build_audit(resolved: Resolved, request: AuditRequest) -> AuditJob:
         Threat.of(budget, unit).check(torch.empty(1, *data.image_shape, device="meta"))
     rows = _rows(request.rows, data, device)
     lanes, threads = share_cores(device, request.threads)
-    precision = search_precision(request.precision, device, compiled=request.compile)
+    precision = search_precision(request.precision, device)
     classes = check_model(request.network, data, rows, device)
     names = _class_names(request, classes)
     entries = attack_entries(recipe.audit.attacks)

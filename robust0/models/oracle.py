@@ -68,11 +68,10 @@ class Oracle:
     def _networks(self) -> list[Network]:
         """One network per lane."""
         copies = [self.model]
-        narrow = self.search_dtype is not None
-        if self.lanes > 1 or narrow or has_norms(self.model):
+        if self.lanes > 1 or self.search_dtype is not None or has_norms(self.model):
             count = 1 if self.compiled else self.lanes
             try:
-                copies = [search_copy(self.model, narrow=narrow) for _ in range(count)]
+                copies = [search_copy(self.model, self.search_dtype) for _ in range(count)]
             except (RuntimeError, TypeError, AttributeError, NotImplementedError):
                 self.lanes = 1
         if self.compiled:
@@ -94,7 +93,7 @@ class Oracle:
     def logits(self, images: Tensor) -> Tensor:
         """Logits for the search; at most ``rows`` images."""
         with torch.no_grad(), self._lane(gradient=False) as network:
-            return self._call(network, self._filled(images), self.search_dtype)[: len(images)]
+            return self._call(network, self._filled(images), None)[: len(images)]
 
     def gradient(
         self, images: Tensor, objective: Callable[[Tensor], Tensor], *, raw: bool = False

@@ -5,6 +5,11 @@ from typing import cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
+
+# Narrow layers with more positions than this make an error of a sixth in what one pixel does to the
+# logits of a CIFAR-10 network; narrow everywhere, it is two thirds (benchmarks/README.md).
+MANY = 256
 
 
 class StillBatchNorm2d(nn.BatchNorm2d):
@@ -39,32 +44,46 @@ class StillBatchNorm2d(nn.BatchNorm2d):
 
 
 class WideConv2d(nn.Conv2d):
-    """A convolution whose result is float32, also where autocast narrows its operands.
+    """A convolution whose operands are narrow where it sees enough positions; its result is not.
 
-    In float32 altogether where it is grouped, because narrow ones are slow, or sees one vector per
-    image, because nothing averages the rounding of that.
+    Sums rounded to eight bits would hide the small gains that an attack lives on. Grouped ones are
+    float32 altogether: narrow, they are slow.
     """
 
+    narrow: Tensor  # the weight
+
     def forward(self, x: Tensor) -> Tensor:
-        """Sums rounded to eight bits would hide the small gains that an attack lives on."""
-        if self.groups == 1 and x.shape[-2:].numel() > 1:
-            return super().forward(x).float()
+        """As it was, to the precision of its operands."""
+        if self.groups == 1 and _averages(x.shape[-2:].numel()):
+            bias = None if self.bias is None else self.bias.to(self.narrow.dtype)
+            wide: Tensor = self._conv_forward(x.to(self.narrow.dtype), self.narrow, bias).float()
+            return wide
         with torch.autocast(x.device.type, enabled=False):
             return super().forward(x.float())
 
 
 class WideLinear(nn.Linear):
-    """A linear layer whose result is float32, also where autocast narrows its operands.
+    """The same for a linear layer, whose positions are all dimensions but the first and last."""
 
-    In float32 altogether where it sees one vector per image: a classifier's small inputs decide.
-    """
+    narrow: Tensor
 
     def forward(self, x: Tensor) -> Tensor:
-        """As for convolutions."""
-        if x.ndim > 2:
-            return super().forward(x).float()
+        """As it was, to the precision of its operands."""
+        if _averages(x.shape[1:-1].numel()):
+            given = cast("Tensor | None", self.bias)
+            bias = None if given is None else given.to(self.narrow.dtype)
+            return functional.linear(x.to(self.narrow.dtype), self.narrow, bias).float()
         with torch.autocast(x.device.type, enabled=False):
             return super().forward(x.float())
+
+
+def _averages(positions: int) -> bool:
+    """Whether rounding on so many positions averages out before the logits.
+
+    A gradient points the way well enough if it does on more than one. Where only logits are asked
+    for they decide between images that differ in a pixel or two, and must be finer than that.
+    """
+    return positions > (1 if torch.is_grad_enabled() else MANY)
 
 
 def has_norms(model: nn.Module) -> bool:
@@ -72,19 +91,21 @@ def has_norms(model: nn.Module) -> bool:
     return any(_settles(module) for module in model.modules())
 
 
-def search_copy(model: nn.Module, *, narrow: bool = False) -> nn.Module:
+def search_copy(model: nn.Module, narrow: torch.dtype | None = None) -> nn.Module:
     """A frozen copy in eval mode with its batch normalisation settled.
 
-    ``narrow`` prepares it for autocast: operands of convolutions and linear layers are narrow then,
-    but not their results, nor what a layer sees that gets one vector per image.
+    With ``narrow``, a type that the device multiplies quickly, convolutions and linear layers use
+    it for their operands, if they have many positions or a gradient is wanted.
     """
     twin = copy.deepcopy(model).eval().requires_grad_(False)  # noqa: FBT003 - by position in torch
     for module in twin.modules():
         if _settles(module):
             module.__class__ = StillBatchNorm2d
             cast("StillBatchNorm2d", module).settle()
-    if narrow:
-        _widen(twin)
+        elif narrow is not None and type(module) in _WIDE:
+            module.__class__ = _WIDE[type(module)]
+            weight = cast("Tensor", module.weight)
+            module.register_buffer("narrow", weight.detach().to(narrow), persistent=False)
     return twin
 
 
@@ -92,12 +113,10 @@ def _double(values: Tensor) -> Tensor:
     return values.detach().cpu().double()  # not every device has float64
 
 
-def _widen(model: nn.Module) -> None:
-    for module in model.modules():
-        if type(module) is nn.Conv2d:
-            module.__class__ = WideConv2d
-        elif type(module) is nn.Linear:
-            module.__class__ = WideLinear
+_WIDE: dict[type[nn.Module], type[nn.Module]] = {
+    nn.Conv2d: WideConv2d,
+    nn.Linear: WideLinear,
+}
 
 
 def _settles(module: nn.Module) -> bool:

@@ -5,11 +5,15 @@ import torch
 from torch import nn
 
 from robust0.auditing.guards import threads_per_call
+from robust0.data.datasets import open_dataset
+from robust0.models.checkpoint import load
 from robust0.models.oracle import Oracle, frozen
 from robust0.models.searching import StillBatchNorm2d, has_norms, search_copy
+from robust0.resources import shipped
 from robust0.rng import seeded
 
 CPU = torch.device("cpu")
+RELEASED = shipped("model_zoo") / "cifar10-w16-e10-fast-ls-l0.safetensors"
 
 
 def network(*, affine=True):
@@ -26,7 +30,7 @@ def network(*, affine=True):
                 if module.affine:
                     nn.init.normal_(module.weight)
                     nn.init.normal_(module.bias)
-        images = torch.rand(16, 3, 8, 8)
+        images = torch.rand(16, 3, 17, 17)  # enough positions to be narrow
     return model.eval(), images
 
 
@@ -89,28 +93,32 @@ def test_narrow_operands_leave_fine_logits():
     """Autocast alone gives logits of eight bits: neighbouring images cannot be told apart."""
     model, images = network()
     steps = images[:1] + torch.linspace(0, 1e-2, 16).view(-1, 1, 1, 1)
-    with frozen(model), torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
-        coarse, fine = model(steps), search_copy(model, narrow=True)(steps)
+    with frozen(model), torch.autocast("cpu", dtype=torch.bfloat16):
+        coarse, fine = model(steps), search_copy(model, torch.bfloat16)(steps)
     assert (coarse.dtype, fine.dtype) == (torch.bfloat16, torch.float32)
     assert len(fine[:, 0].unique()) == 16 > len(coarse[:, 0].unique())
 
 
+@pytest.mark.parametrize("gradient", [True, False])
 @pytest.mark.parametrize(
-    ("layer", "shape", "wide"),
+    ("layer", "shape", "narrow"),
     [
-        (nn.Conv2d(4, 4, 3), (4, 6, 6), False),
-        (nn.Conv2d(4, 4, 3, groups=4), (4, 6, 6), True),
-        (nn.Conv2d(4, 4, 1), (4, 1, 1), True),
-        (nn.Linear(4, 4), (6, 4), False),
-        (nn.Linear(4, 4), (4,), True),
+        (nn.Conv2d(4, 4, 1), (4, 1, 257), "always"),
+        (nn.Conv2d(4, 4, 3), (4, 16, 16), "for gradients"),
+        (nn.Conv2d(4, 4, 3, groups=4), (4, 17, 17), "never"),
+        (nn.Conv2d(4, 4, 1), (4, 1, 1), "never"),
+        (nn.Linear(4, 4), (257, 4), "always"),
+        (nn.Linear(4, 4), (16, 16, 4), "for gradients"),
+        (nn.Linear(4, 4), (4,), "never"),
     ],
 )
-def test_layers_that_stay_in_float32(layer, shape, wide):
+def test_where_operands_are_narrow(layer, shape, narrow, gradient):
     images = torch.rand(2, *shape)
-    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
-        narrow = search_copy(layer.eval(), narrow=True)(images)
-    with torch.no_grad():
-        assert torch.equal(narrow, layer(images)) == wide
+    with frozen(layer), torch.set_grad_enabled(gradient):
+        answer, exact = search_copy(layer, torch.bfloat16)(images), layer(images)
+    rounded = narrow == "always" or (narrow == "for gradients" and gradient)
+    assert torch.equal(answer, exact) != rounded
+    assert torch.allclose(answer, exact, atol=0.05)
 
 
 def test_a_narrow_search_is_near_and_verdicts_are_exact():
@@ -118,10 +126,31 @@ def test_a_narrow_search_is_near_and_verdicts_are_exact():
     oracle = Oracle(model, 16, CPU, search_dtype=torch.bfloat16)
     with frozen(model), torch.no_grad():
         expected = model(images)
-        near = oracle.logits(images)
-        assert not torch.allclose(near, expected, atol=1e-5)
-        assert torch.allclose(near, expected, atol=0.1)
+        for near in (oracle.logits(images), oracle.gradient(images, torch.sum)[0]):
+            assert not torch.allclose(near, expected, atol=1e-5)
+            assert torch.allclose(near, expected, atol=0.1)
         assert torch.allclose(oracle.exact(images), expected, atol=1e-6)
+
+
+def test_logits_of_a_narrow_search_show_what_one_pixel_does():
+    """A search over pixels compares such logits; those of its gradient calls are too coarse."""
+    model = load(RELEASED).network
+    images = open_dataset("sample", "test").images(torch.arange(16))
+    changed = images.clone()
+    changed[:, :, 5, 7] = 1 - changed[:, :, 5, 7].round()
+    oracle = Oracle(model, 16, CPU, search_dtype=torch.bfloat16)
+
+    def effect(ask):
+        moved = ask(changed) - ask(images)
+        return moved - moved.mean(dim=1, keepdim=True)
+
+    with frozen(model):
+        true = effect(oracle.exact)
+        fine = effect(oracle.logits)
+        coarse = effect(lambda part: oracle.gradient(part, torch.sum)[0])
+    error = [float((seen - true).norm() / true.norm()) for seen in (fine, coarse)]
+    assert error[0] < 0.25
+    assert error[1] > 0.5
 
 
 def test_a_row_of_a_narrow_search_does_not_depend_on_its_place():
