@@ -49,7 +49,9 @@ from robust0.models.oracle import Oracle, frozen
 from robust0.rng import Stream
 from robust0.threat import Threat
 
-ROWS = 32
+ROWS = 48  # as an audit of 200 images has
+PRECISION = search_precision("auto", torch.device("cpu"))
+DEFAULT = torch.bfloat16 if PRECISION == "bf16" else None
 THEIR_BATCH = 500  # of the released evaluation (ALGORITHMS 2.6)
 THREAT = Threat(pixels=20)
 SAA: tuple[tuple[str, Attack[Any]], ...] = (
@@ -68,7 +70,7 @@ class Bench:
     labels: Tensor
     lanes: int
 
-    def oracle(self, *, compiled: bool = False, dtype: torch.dtype | None = None) -> Oracle:
+    def oracle(self, *, compiled: bool = False, dtype: torch.dtype | None = DEFAULT) -> Oracle:
         """A fresh door, warmed up."""
         oracle = Oracle(
             self.model, ROWS, torch.device("cpu"), search_dtype=dtype, compiled=compiled,
@@ -150,12 +152,10 @@ def ensembles(bench: Bench, threads: int, *, all_modes: bool) -> None:
     print("|---|---|---|---|---|")
     print(f"| official structure | {theirs} of {total} | {baseline:.0f} | 1.00 | |", flush=True)
     bench.model.to(memory_format=torch.channels_last)  # as audit does
-    precision = search_precision("auto", torch.device("cpu"))
-    default = torch.bfloat16 if precision == "bf16" else None
-    modes: dict[str, dict[str, Any]] = {f"robust0 saa ({precision})": {"dtype": default}}
+    modes: dict[str, dict[str, Any]] = {f"robust0 saa ({PRECISION})": {}}
     if all_modes:
-        modes["robust0 saa, --compile"] = {"compiled": True, "dtype": default}
-        modes["robust0 saa, --precision fp32"] = {}
+        modes["robust0 saa, --compile"] = {"compiled": True}
+        modes["robust0 saa, --precision fp32"] = {"dtype": None}
     with frozen(bench.model), threads_per_call(threads):
         for name, mode in modes.items():
             oracle = bench.oracle(**mode)
@@ -171,7 +171,7 @@ def ensembles(bench: Bench, threads: int, *, all_modes: bool) -> None:
                 f"| {baseline / seconds:.2f} | {seconds / bare:.2f} |",
                 flush=True,
             )
-        oracle = bench.oracle(dtype=default)
+        oracle = bench.oracle()
         order = (("guided-swap", GuidedSwap(forwards=1200)), *SAA)
         begun = time.perf_counter()
         ours = len(bench.run(oracle, order, bench.standing(), until=theirs))
@@ -287,7 +287,7 @@ def sigma(bench: Bench, steps: int = 100) -> None:
     seconds_theirs = seconds_ours = 0.0
     plain = copy.deepcopy(bench.model).to(memory_format=torch.contiguous_format)  # as loaded
     with frozen(bench.model), frozen(plain):
-        oracle = bench.oracle()
+        oracle = bench.oracle(dtype=None)
         for index in torch.tensor(bench.standing()).split(ROWS):
             images, labels = bench.images[index], bench.labels[index]
             begun = time.perf_counter()

@@ -170,7 +170,7 @@ def _rows(wanted: int | None, data: ImageSet, device: torch.device) -> int:
         return wanted
     _, height, width = data.image_shape
     small = height * width <= 64 * 64
-    most = (512 if small else 128) if device.type == "cuda" else (32 if small else 16)
+    most = (512 if small else 128) if device.type == "cuda" else (48 if small else 16)
     # A call is filled up to its row count: a third of the images is what often stays to attack.
     third = max(len(data) // 3, 1)
     return max(MIN_ROWS, min(most, 1 << (third.bit_length() - 1)))

@@ -69,9 +69,15 @@ def softplus(values: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
 
 def compiled(model: nn.Module) -> Callable[[Tensor], Tensor]:
     """The model, compiled at its first call for the shape of that call."""
+
+    def ask(images: Tensor) -> Tensor:
+        return cast("Tensor", model(images))
+
+    # torch gives up after some compilations of the same code, whichever model it calls.
+    ask.__code__ = ask.__code__.replace()
     # On a machine without a GPU it warns that there is none.
     logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)
-    return torch.compile(model, dynamic=False, backend=_inductor)
+    return torch.compile(ask, dynamic=False, backend=_inductor)
 
 
 # Inductor's usual kernels on a CPU hold the interpreter's lock: calls of several threads would wait

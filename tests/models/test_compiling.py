@@ -7,7 +7,8 @@ from torch import nn
 from torch.fx import symbolic_trace
 from torch.nn import functional
 
-from robust0.models.compiling import softplus, with_quick_softplus
+from robust0.models import compiling
+from robust0.models.compiling import compiled, softplus, with_quick_softplus
 from robust0.models.oracle import Oracle, frozen
 from robust0.rng import seeded
 
@@ -53,6 +54,22 @@ def test_every_call_is_replaced_and_nothing_else():
     assert targets.count(softplus) == 1  # the module keeps its own beta and its own node
     assert functional.softplus not in targets
     assert torch.allclose(graph(values), model(values), atol=1e-6)
+
+
+def test_each_model_is_compiled_however_many_there_were_before(monkeypatch):
+    made = []
+
+    def backend(graph, examples):
+        made.append(graph)
+        return graph.forward
+
+    monkeypatch.setattr(compiling, "_inductor", backend)
+    images = torch.rand(4, 3, 6, 6)
+    for count in range(1, 2 * torch._dynamo.config.recompile_limit):
+        model = nn.Sequential(nn.Flatten(), nn.Linear(108, 5))
+        with torch.no_grad():
+            assert torch.allclose(compiled(model)(images), model(images))
+        assert len(made) == count
 
 
 def test_a_compiled_oracle_searches_like_the_model():
