@@ -70,14 +70,16 @@ class Bench:
     labels: Tensor
     lanes: int
 
-    def oracle(self, *, compiled: bool = False, dtype: torch.dtype | None = DEFAULT) -> Oracle:
+    def oracle(
+        self, *, compiled: bool = False, dtype: torch.dtype | None = DEFAULT, rows: int = ROWS
+    ) -> Oracle:
         """A fresh door, warmed up."""
         oracle = Oracle(
-            self.model, ROWS, torch.device("cpu"), search_dtype=dtype, compiled=compiled,
+            self.model, rows, torch.device("cpu"), search_dtype=dtype, compiled=compiled,
             lanes=self.lanes,
         )  # fmt: skip
-        oracle.logits(self.images[:ROWS])
-        oracle.gradient(self.images[:ROWS], lambda logits: logits.logsumexp(dim=1))
+        oracle.logits(self.images[:rows])
+        oracle.gradient(self.images[:rows], lambda logits: logits.logsumexp(dim=1))
         oracle.calls = oracle.gradient_calls = 0
         return oracle
 
@@ -287,8 +289,10 @@ def sigma(bench: Bench, steps: int = 100) -> None:
     seconds_theirs = seconds_ours = 0.0
     plain = copy.deepcopy(bench.model).to(memory_format=torch.contiguous_format)  # as loaded
     with frozen(bench.model), frozen(plain):
-        oracle = bench.oracle(dtype=None)
-        for index in torch.tensor(bench.standing()).split(ROWS):
+        alive = torch.tensor(bench.standing())
+        batches = alive.chunk(max(1, len(alive) // ROWS))  # of one length, so that none is padded
+        oracle = bench.oracle(dtype=None, rows=len(batches[0]))
+        for index in batches:
             images, labels = bench.images[index], bench.labels[index]
             begun = time.perf_counter()
             found = sigma_zero(plain, images, labels, num_steps=steps)
