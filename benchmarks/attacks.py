@@ -44,6 +44,7 @@ from robust0.attacks.engine import Outcome, Waiting, search
 from robust0.auditing.guards import threads_per_call
 from robust0.data.datasets import open_dataset
 from robust0.device import search_precision, share_cores
+from robust0.memory import freed_memory_kept
 from robust0.models.checkpoint import load
 from robust0.models.oracle import Oracle, frozen
 from robust0.rng import Stream
@@ -131,7 +132,7 @@ def main() -> None:
     if "saa" in parts or "order" in parts:
         ensembles(bench, threads, all_modes="saa" in parts)
     bench.model.to(memory_format=torch.channels_last)
-    with frozen(bench.model), threads_per_call(threads):
+    with frozen(bench.model), threads_per_call(threads), freed_memory_kept():
         if "rounding" in parts:
             rounding(bench)
         if "single" in parts:
@@ -158,7 +159,7 @@ def ensembles(bench: Bench, threads: int, *, all_modes: bool) -> None:
     if all_modes:
         modes["robust0 saa, --compile"] = {"compiled": True}
         modes["robust0 saa, --precision fp32"] = {"dtype": None}
-    with frozen(bench.model), threads_per_call(threads):
+    with frozen(bench.model), threads_per_call(threads), freed_memory_kept():
         for name, mode in modes.items():
             oracle = bench.oracle(**mode)
             begun = time.perf_counter()

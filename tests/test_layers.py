@@ -18,6 +18,7 @@ ALLOWED = {
     "interrupt": set(),
     "rng": set(),
     "losses": set(),
+    "memory": set(),
     "records": set(),
     "decision": {"records"},
     "wording": {"records"},
@@ -36,8 +37,8 @@ ALLOWED = {
     | {"rundir", "threat"},
     "auditing": BASE
     | FACTS
-    | {"attacks", "data", "distributed", "files", "interrupt", "losses", "models", "rng", "rundir"}
-    | {"threat"},
+    | {"attacks", "data", "distributed", "files", "interrupt", "losses", "memory", "models", "rng"}
+    | {"rundir", "threat"},
     "zoo": BASE | FACTS | {"auditing", "download", "files", "models", "resources"},
     "config": BASE
     | FACTS

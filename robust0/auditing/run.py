@@ -33,6 +33,7 @@ from robust0.events import (
     Standing,
 )
 from robust0.interrupt import Interrupt
+from robust0.memory import freed_memory_kept
 from robust0.models.metadata import versions
 from robust0.models.oracle import frozen
 from robust0.records import CLEAN, Flag, Report
@@ -54,6 +55,7 @@ def run(job: AuditJob, world: World, *, resume: bool) -> Iterator[AuditEvent]:
         exact_kernels(),
         threads_per_call(job.threads),
         enough_memory(rows),
+        freed_memory_kept(),
     ):
         yield from _Run(job, world, interrupt).events()
 
