@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from robust0.errors import EvaluationError, ModelError
-from robust0.models.searching import has_norms, search_copy
+from robust0.models.searching import gains, search_copies
 
 MIN_ROWS = 16
 Network = Callable[[Tensor], Tensor]
@@ -42,10 +42,10 @@ class Oracle:
     search; ``exact`` is always the eager float32 model. Use inside :func:`frozen`.
 
     With several ``lanes``, that many threads may search at once, each through a copy of the model,
-    because a model may keep things in its attributes; ``exact`` has the model itself to itself. A
-    model with batch normalisation or a ``search_dtype`` is copied for a single lane too, because
-    its copy is quicker (:mod:`robust0.models.searching`): build the oracle when the weights are
-    final. A model that cannot be copied gets one lane.
+    because a model may keep things in its attributes; ``exact`` has the model itself to itself.
+    Where a copy is quicker than the model (:mod:`robust0.models.searching`) it is copied for a
+    single lane too: build the oracle when the weights are final. A model that cannot be copied gets
+    one lane.
     """
 
     model: nn.Module
@@ -68,10 +68,10 @@ class Oracle:
     def _networks(self) -> list[Network]:
         """One network per lane."""
         copies = [self.model]
-        if self.lanes > 1 or self.search_dtype is not None or has_norms(self.model):
+        if self.lanes > 1 or self.search_dtype is not None or gains(self.model):
             count = 1 if self.compiled else self.lanes
             try:
-                copies = [search_copy(self.model, self.search_dtype) for _ in range(count)]
+                copies = search_copies(self.model, count, self.search_dtype)
             except (RuntimeError, TypeError, AttributeError, NotImplementedError):
                 self.lanes = 1
         if self.compiled:

@@ -1,4 +1,4 @@
-"""The copy of a model that a search asks: the same function, cheaper to compute."""
+"""The copies of a model that a search asks: the same function, cheaper to compute."""
 
 import copy
 from typing import cast
@@ -6,6 +6,8 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+
+from robust0.models import winograd
 
 # Narrow layers with more positions than this make an error of a sixth in what one pixel does to the
 # logits of a CIFAR-10 network; narrow everywhere, it is two thirds (benchmarks/README.md).
@@ -21,7 +23,7 @@ class StillBatchNorm2d(nn.BatchNorm2d):
     factor: Tensor  # (1, C, 1, 1)
     summand: Tensor
 
-    def settle(self) -> None:
+    def prepare(self, _: torch.dtype | None) -> None:
         """Work out the two from the statistics, in double precision."""
         mean, variance = self.running_mean, self.running_var
         if mean is None or variance is None:
@@ -43,7 +45,25 @@ class StillBatchNorm2d(nn.BatchNorm2d):
         return torch.addcmul(self.summand, x, self.factor)
 
 
-class WideConv2d(nn.Conv2d):
+class TiledConv2d(nn.Conv2d):
+    """A convolution with fewer multiplications where that pays and only logits are asked for."""
+
+    kernels: Tensor | None
+
+    def prepare(self, _: torch.dtype | None) -> None:
+        """Transform the weight, if it is one that gains."""
+        kernels = winograd.kernels_of(self.weight) if winograd.suits(self) else None
+        self.register_buffer("kernels", kernels, persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """As it was, rounded otherwise."""
+        kernels = None if torch.is_grad_enabled() else self.kernels
+        if kernels is None or torch.is_autocast_enabled("cpu") or not winograd.pays(x, kernels):
+            return super().forward(x)
+        return winograd.convolve(x, kernels, self.bias)
+
+
+class WideConv2d(TiledConv2d):
     """A convolution whose operands are narrow where it sees enough positions; its result is not.
 
     Sums rounded to eight bits would hide the small gains that an attack lives on. Grouped ones are
@@ -51,6 +71,11 @@ class WideConv2d(nn.Conv2d):
     """
 
     narrow: Tensor  # the weight
+
+    def prepare(self, narrow: torch.dtype | None) -> None:
+        """Round the weight once and for all."""
+        super().prepare(narrow)
+        self.register_buffer("narrow", self.weight.detach().to(narrow), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
         """As it was, to the precision of its operands."""
@@ -67,6 +92,10 @@ class WideLinear(nn.Linear):
 
     narrow: Tensor
 
+    def prepare(self, narrow: torch.dtype | None) -> None:
+        """Round the weight once and for all."""
+        self.register_buffer("narrow", self.weight.detach().to(narrow), persistent=False)
+
     def forward(self, x: Tensor) -> Tensor:
         """As it was, to the precision of its operands."""
         if _averages(x.shape[1:-1].numel()):
@@ -75,6 +104,9 @@ class WideLinear(nn.Linear):
             return functional.linear(x.to(self.narrow.dtype), self.narrow, bias).float()
         with torch.autocast(x.device.type, enabled=False):
             return super().forward(x.float())
+
+
+Prepared = StillBatchNorm2d | TiledConv2d | WideLinear
 
 
 def _averages(positions: int) -> bool:
@@ -86,38 +118,44 @@ def _averages(positions: int) -> bool:
     return positions > (1 if torch.is_grad_enabled() else MANY)
 
 
-def has_norms(model: nn.Module) -> bool:
-    """Whether a copy for searching would be cheaper than the model."""
-    return any(_settles(module) for module in model.modules())
+def gains(model: nn.Module) -> bool:
+    """Whether copies for searching would be cheaper than the model even in its own precision."""
+    return any(_kind(module, None) is not None for module in model.modules())
 
 
-def search_copy(model: nn.Module, narrow: torch.dtype | None = None) -> nn.Module:
-    """A frozen copy in eval mode with its batch normalisation settled.
+def search_copies(
+    model: nn.Module, count: int, narrow: torch.dtype | None = None
+) -> list[nn.Module]:
+    """Frozen copies in eval mode with batch normalisation and large convolutions prepared.
 
     With ``narrow``, a type that the device multiplies quickly, convolutions and linear layers use
-    it for their operands, if they have many positions or a gradient is wanted.
+    it for their operands, if they have many positions or a gradient is wanted. The copies share
+    what was prepared, not what the model itself has: it may keep things there.
     """
-    twin = copy.deepcopy(model).eval().requires_grad_(False)  # noqa: FBT003 - by position in torch
-    for module in twin.modules():
-        if _settles(module):
-            module.__class__ = StillBatchNorm2d
-            cast("StillBatchNorm2d", module).settle()
-        elif narrow is not None and type(module) in _WIDE:
-            module.__class__ = _WIDE[type(module)]
-            weight = cast("Tensor", module.weight)
-            module.register_buffer("narrow", weight.detach().to(narrow), persistent=False)
-    return twin
+    first = copy.deepcopy(model).eval().requires_grad_(False)  # noqa: FBT003 - by position in torch
+    shared: dict[int, Tensor] = {}
+    for module in first.modules():
+        kind = _kind(module, narrow)
+        if kind is not None:
+            before = {id(tensor) for tensor in module.buffers()}
+            module.__class__ = kind
+            cast("Prepared", module).prepare(narrow)
+            shared |= {id(made): made for made in module.buffers() if id(made) not in before}
+    return [first, *(copy.deepcopy(first, {**shared}) for _ in range(count - 1))]
 
 
 def _double(values: Tensor) -> Tensor:
     return values.detach().cpu().double()  # not every device has float64
 
 
-_WIDE: dict[type[nn.Module], type[nn.Module]] = {
-    nn.Conv2d: WideConv2d,
-    nn.Linear: WideLinear,
-}
-
-
-def _settles(module: nn.Module) -> bool:
-    return type(module) is nn.BatchNorm2d and module.running_var is not None
+def _kind(module: nn.Module, narrow: torch.dtype | None) -> type[Prepared] | None:
+    """What a layer becomes in a copy; None: it stays. A hook may make its weight anew."""
+    if module._forward_pre_hooks:
+        return None
+    if type(module) is nn.BatchNorm2d and module.running_var is not None:
+        return StillBatchNorm2d
+    if type(module) is nn.Conv2d:
+        if narrow is not None:
+            return WideConv2d
+        return TiledConv2d if winograd.suits(module) else None
+    return WideLinear if narrow is not None and type(module) is nn.Linear else None

@@ -8,7 +8,7 @@ from robust0.auditing.guards import threads_per_call
 from robust0.data.datasets import open_dataset
 from robust0.models.checkpoint import load
 from robust0.models.oracle import Oracle, frozen
-from robust0.models.searching import StillBatchNorm2d, has_norms, search_copy
+from robust0.models.searching import StillBatchNorm2d, gains, search_copies
 from robust0.resources import shipped
 from robust0.rng import seeded
 
@@ -43,7 +43,7 @@ def gradient(model, images):
 @pytest.mark.parametrize("affine", [True, False])
 def test_a_copy_is_the_same_function(affine):
     model, images = network(affine=affine)
-    twin = search_copy(model)
+    twin = search_copies(model, 1)[0]
     assert [type(module) for module in twin.modules()].count(StillBatchNorm2d) == 2
     assert torch.allclose(twin(images), model(images), atol=1e-5)
     assert torch.allclose(gradient(twin, images), gradient(model, images), atol=1e-5)
@@ -53,7 +53,7 @@ def test_the_model_stays_as_it_was():
     model, images = network()
     model.train()
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    twin = search_copy(model)
+    twin = search_copies(model, 1)[0]
     twin(images)
     assert not any(isinstance(module, StillBatchNorm2d) for module in model.modules())
     assert all(module.training for module in model.modules())
@@ -64,7 +64,7 @@ def test_the_model_stays_as_it_was():
 
 def test_a_layer_that_is_switched_to_training_normalises_by_its_batch():
     model, images = network()
-    twin = search_copy(model)
+    twin = search_copies(model, 1)[0]
     model[1].train()
     twin[1].train()
     assert torch.allclose(twin(images), model(images), atol=1e-5)
@@ -76,15 +76,15 @@ def test_what_is_not_plain_batch_normalisation_with_statistics_stays():
             return super().forward(x) + 1
 
     model = nn.Sequential(Own(3), nn.BatchNorm2d(3, track_running_stats=False))
-    assert not has_norms(model)
-    assert [type(module) for module in search_copy(model)] == [Own, nn.BatchNorm2d]
+    assert not gains(model)
+    assert [type(module) for module in search_copies(model, 1)[0]] == [Own, nn.BatchNorm2d]
 
 
 def test_a_layer_used_twice_is_settled_once_for_both():
     norm = nn.BatchNorm2d(3)
     norm.running_mean.fill_(0.5)
     model = nn.Sequential(norm, nn.ReLU(), norm).eval()
-    twin, images = search_copy(model), torch.rand(2, 3, 4, 4)
+    twin, images = search_copies(model, 1)[0], torch.rand(2, 3, 4, 4)
     assert twin[0] is twin[2]
     assert torch.allclose(twin(images), model(images), atol=1e-6)
 
@@ -94,7 +94,7 @@ def test_narrow_operands_leave_fine_logits():
     model, images = network()
     steps = images[:1] + torch.linspace(0, 1e-2, 16).view(-1, 1, 1, 1)
     with frozen(model), torch.autocast("cpu", dtype=torch.bfloat16):
-        coarse, fine = model(steps), search_copy(model, torch.bfloat16)(steps)
+        coarse, fine = model(steps), search_copies(model, 1, torch.bfloat16)[0](steps)
     assert (coarse.dtype, fine.dtype) == (torch.bfloat16, torch.float32)
     assert len(fine[:, 0].unique()) == 16 > len(coarse[:, 0].unique())
 
@@ -115,7 +115,7 @@ def test_narrow_operands_leave_fine_logits():
 def test_where_operands_are_narrow(layer, shape, narrow, gradient):
     images = torch.rand(2, *shape)
     with frozen(layer), torch.set_grad_enabled(gradient):
-        answer, exact = search_copy(layer, torch.bfloat16)(images), layer(images)
+        answer, exact = search_copies(layer, 1, torch.bfloat16)[0](images), layer(images)
     rounded = narrow == "always" or (narrow == "for gradients" and gradient)
     assert torch.equal(answer, exact) != rounded
     assert torch.allclose(answer, exact, atol=0.05)
