@@ -43,12 +43,14 @@ class _Softplus(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, values: Tensor) -> Tensor:  # noqa: ANN401 - torch's own
         total = values.exp().add_(1)
-        ctx.save_for_backward(total)
+        ctx.save_for_backward(values, total)
         return _with_large(total.log(), values)
 
     @staticmethod
     def backward(ctx: Any, slope: Tensor) -> Tensor:  # noqa: ANN401 - torch's own
-        (total,) = ctx.saved_tensors
+        values, total = ctx.saved_tensors
+        if torch.is_grad_enabled():  # a model that differentiates within itself
+            return cast("Tensor", slope * values.sigmoid())
         return torch.addcdiv(slope, slope, total, value=-1)  # 1 - 1 / (1 + exp(x)) is its slope
 
 

@@ -46,6 +46,18 @@ def test_slopes():
     assert (slope - RANGE.double().sigmoid() * weights).abs().max() < 4e-7
 
 
+def test_slopes_of_slopes():
+    """A model may use its own gradient."""
+    values = torch.linspace(-5, 5, 11, requires_grad=True)
+    (slope,) = torch.autograd.grad(softplus(values).square().sum(), values, create_graph=True)
+    (curve,) = torch.autograd.grad(slope.sum(), values)
+    (own,) = torch.autograd.grad(
+        functional.softplus(values).square().sum(), values, create_graph=True
+    )
+    (expected,) = torch.autograd.grad(own.sum(), values)
+    assert torch.allclose(curve, expected, atol=1e-5)
+
+
 @given(st.integers(1, 70), st.integers(0, 40))
 def test_an_entry_does_not_depend_on_its_place_or_company(length, start):
     with seeded("softplus", 0):
