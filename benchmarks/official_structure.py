@@ -138,6 +138,8 @@ def cascade(
 
     def stage(run: object) -> None:
         for rows in alive.nonzero()[:, 0].split(batch):
+            if len(rows) == 0:  # the one part that an empty tensor splits into
+                return
             alive[rows] = run(images[rows], labels[rows]).alive  # type: ignore[operator]
 
     stage(lambda x, y: sparse_pgd(model, x, y, budget, steps, projected=True))
