@@ -45,10 +45,9 @@ from robust0.attacks import (
 from robust0.attacks.base import Reply, Rows
 from robust0.attacks.calls import Pulse
 from robust0.attacks.engine import Outcome, Waiting, search
-from robust0.auditing.guards import threads_per_call
+from robust0.auditing.guards import searching
 from robust0.data.datasets import open_dataset
 from robust0.device import search_precision, share_cores
-from robust0.memory import freed_memory_kept
 from robust0.models.checkpoint import load
 from robust0.models.oracle import Oracle, frozen
 from robust0.rng import Stream
@@ -153,7 +152,7 @@ def main() -> None:
     if "saa" in parts or "order" in parts:
         ensembles(bench, threads, options.rounds, all_modes="saa" in parts)
     bench.model.to(memory_format=torch.channels_last)
-    with frozen(bench.model), threads_per_call(threads), freed_memory_kept():
+    with searching(bench.model, threads):
         if "rounding" in parts:
             rounding(bench)
         if "single" in parts:
@@ -174,7 +173,7 @@ def ensembles(bench: Bench, threads: int, rounds: int, *, all_modes: bool) -> No
     # In a process of its own, where nothing that an audit sets helps it or is in its way.
     apart = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
     rows: list[list[Timing]] = []
-    with apart, frozen(bench.model), threads_per_call(threads), freed_memory_kept():
+    with apart, searching(bench.model, threads):
         bench.model.to(memory_format=torch.channels_last)  # as audit does
         oracles = [bench.oracle(**mode) for mode in modes.values()]
         for _ in range(rounds):

@@ -5,19 +5,19 @@ from collections.abc import Callable
 
 import torch
 
-from robust0.auditing.guards import threads_per_call
+from robust0.auditing.guards import searching
 from robust0.auditing.job import AuditJob
 from robust0.distributed import World
 from robust0.events import AttackCost, AuditPlanned
 from robust0.losses import margin
-from robust0.models.oracle import Oracle, frozen
+from robust0.models.oracle import Oracle
 
 SECONDS = 1.0  # of measurement, half for each kind of call
 
 
 def plan(job: AuditJob, world: World) -> AuditPlanned:
     """What will run and, measured on this machine, what it costs at most."""
-    with frozen(job.network), threads_per_call(job.threads):
+    with searching(job.network, job.threads):
         forward, gradient = measure(job, job.oracle, SECONDS)
     images_at_once = job.facts.settings.compute_rows * job.oracle.lanes * world.size
     black_box = {attack.name: attack.black_box for attack in job.facts.attacks}

@@ -5,10 +5,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
+from torch import nn
 
 from robust0.errors import EvaluationError
+from robust0.memory import freed_memory_kept
+from robust0.models.oracle import frozen
 
 _FULL = re.compile(r"out of memory|(can't|cannot|not enough memory to) allocate|not enough memory")
+
+
+@contextmanager
+def searching(network: nn.Module, threads: int) -> Iterator[None]:
+    """All that a model call depends on besides its images.
+
+    Compiled code is made for one such state: whoever calls the network under another one, if only
+    to measure what a call costs, waits for a second compilation.
+    """
+    with frozen(network), exact_kernels(), threads_per_call(threads), freed_memory_kept():
+        yield
 
 
 @contextmanager

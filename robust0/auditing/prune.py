@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from heapq import heappop, heappush
 
 import torch
 from torch import Tensor
@@ -11,6 +12,8 @@ from robust0.attacks.judge import judge
 from robust0.losses import margin
 from robust0.models.oracle import Oracle
 from robust0.threat import Threat
+
+HOLDS = 0.3  # how often a hit holds without a chunk, about; only the number of calls depends on it
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,26 +29,40 @@ class Pruned:
     violation: str
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Trial:
-    """One hit being pruned: sites in the order in which they are tried, and how far that is."""
+    """The next question about a hit: does it hold without these sites too?"""
 
-    order: list[int]
+    order: tuple[int, ...]  # its sites, in the order in which they are tried
+    size: int  # of the chunk asked about
     at: int = 0
-    size: int = 0
+    given: tuple[int, ...] = ()  # back already
     tries: int = 0
 
-    def chunk(self) -> list[int]:
-        return self.order[self.at : self.at + self.size]
+    def without(self) -> list[int]:
+        return [*self.given, *self.order[self.at : self.at + self.size]]
 
-    def told(self, *, holds: bool) -> None:
-        """Move on after a trial; halves first, then single sites."""
-        self.tries += 1
+    def told(self, *, holds: bool) -> "_Trial":
+        """The question after this one; halves first, then single sites."""
+        at, size, given = self.at, self.size // 2, self.given
         if holds or self.size == 1:
-            self.at += self.size
-            self.size = min(self.size, len(self.order) - self.at)
-        else:
-            self.size //= 2
+            at += self.size
+            size = min(self.size, len(self.order) - at)
+            given = tuple(self.without()) if holds else given
+        return _Trial(self.order, size, at, given, self.tries + 1)
+
+    def ahead(self, count: int) -> "list[_Trial]":
+        """This question and those that may follow, the likeliest first; at most ``count``."""
+        found: list[_Trial] = []
+        heap = [(-1.0, 0, self)]
+        while heap and len(found) < count:
+            chance, _, trial = heappop(heap)
+            found.append(trial)
+            for holds, share in ((False, 1 - HOLDS), (True, HOLDS)):
+                after = trial.told(holds=holds)
+                if not after.done:
+                    heappush(heap, (chance * share, 2 * len(found) + holds, after))
+        return found
 
     @property
     def done(self) -> bool:
@@ -56,25 +73,28 @@ class _Trial:
 def prune(
     oracle: Oracle, threat: Threat, clean: Tensor, attempts: Sequence[Attempt], labels: Tensor
 ) -> list[Pruned]:
-    """Prune verified hits on clean (B, C, H, W) images; at most one forward per site of a hit.
+    """Prune verified hits on clean (B, C, H, W) images; at most one call per site of a hit.
 
     A site is given back if the judge still calls the image fooled, and not by a hair: what is
-    stored must not flip where it is loaded. Rows do not influence one another.
+    stored must not flip where it is loaded. Rows do not influence one another: those that a call
+    has to spare ask ahead, which saves calls and changes no answer.
     """
     painted = [attempt.paint(image, threat) for attempt, image in zip(attempts, clean, strict=True)]
-    current = torch.stack(painted)
+    hits = torch.stack(painted)
     trials = [
-        _Trial(order, size=max(1, len(order) // 2))
-        for order in _orders(oracle, threat, clean, current, attempts, labels)
+        _Trial(tuple(order), max(1, len(order) // 2))
+        for order in _orders(oracle, threat, clean, hits, attempts, labels)
     ]
-    while True:
-        active = [row for row, trial in enumerate(trials) if not trial.done]
-        if not active:
-            break
+    while active := [row for row, trial in enumerate(trials) if not trial.done]:
         for first in range(0, len(active), oracle.rows):
             rows = active[first : first + oracle.rows]
-            _try(oracle, threat, clean, current, labels, {row: trials[row] for row in rows})
-    return _verified(oracle, threat, clean, current, labels)
+            asked = [(r, t) for r in rows for t in trials[r].ahead(oracle.rows // len(rows))]
+            holds = _ask(oracle, threat, clean, hits, labels, asked)
+            for row in rows:
+                while (answer := holds.get((row, trials[row]))) is not None:
+                    trials[row] = trials[row].told(holds=answer)
+    rest = [(row, trial.given) for row, trial in enumerate(trials)]
+    return _verified(oracle, threat, clean, _less(threat, clean, hits, rest), labels)
 
 
 def _orders(
@@ -100,24 +120,27 @@ def _orders(
     return orders
 
 
-def _try(
-    oracle: Oracle, threat: Threat, clean: Tensor, current: Tensor, labels: Tensor,
-    trials: dict[int, _Trial],
-) -> None:  # fmt: skip
-    """One round for some rows: give a chunk of sites back where the hit survives that."""
-    index = torch.tensor(list(trials), device=clean.device)
-    candidates = threat.view(current[index]).clone()
-    originals = threat.view(clean[index])
-    back = torch.zeros(candidates.shape[0], candidates.shape[2], dtype=torch.bool)
-    for row, trial in enumerate(trials.values()):
-        back[row, trial.chunk()] = True
-    candidates = torch.where(back[:, None].to(clean.device), originals, candidates)
-    images = candidates.reshape(len(index), *clean.shape[1:])
+def _ask(
+    oracle: Oracle, threat: Threat, clean: Tensor, hits: Tensor, labels: Tensor,
+    asked: Sequence[tuple[int, _Trial]],
+) -> dict[tuple[int, _Trial], bool]:  # fmt: skip
+    """One call: which of these hold without the sites they are asked about."""
+    index = torch.tensor([row for row, _ in asked], device=clean.device)
+    images = _less(threat, clean, hits, [(row, trial.without()) for row, trial in asked])
     verdict = judge(oracle, threat, clean[index], images, labels[index])
-    holds = verdict.fooled & ~verdict.fragile
-    current[index] = torch.where(holds[:, None, None, None], images, current[index])
-    for trial, kept in zip(trials.values(), holds.tolist(), strict=True):
-        trial.told(holds=kept)
+    return dict(zip(asked, (verdict.fooled & ~verdict.fragile).tolist(), strict=True))
+
+
+def _less(
+    threat: Threat, clean: Tensor, hits: Tensor, given: Sequence[tuple[int, Sequence[int]]]
+) -> Tensor:
+    """Hits, by row, with some sites as they were in the clean image."""
+    index = torch.tensor([row for row, _ in given], device=clean.device)
+    before, after = threat.view(clean[index]), threat.view(hits[index])
+    back = torch.zeros(after.shape[0], 1, after.shape[2], dtype=torch.bool)
+    for place, (_, sites) in enumerate(given):
+        back[place, :, list(sites)] = True
+    return torch.where(back.to(clean.device), before, after).reshape(-1, *clean.shape[1:])
 
 
 def _verified(

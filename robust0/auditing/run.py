@@ -13,7 +13,7 @@ from robust0.auditing import finish
 from robust0.auditing.artefacts import write_all
 from robust0.auditing.facts import check_identity, read_checks, read_run, write_checks
 from robust0.auditing.flags import CONTROL_IMAGES, check
-from robust0.auditing.guards import enough_memory, exact_kernels, threads_per_call
+from robust0.auditing.guards import enough_memory, searching
 from robust0.auditing.interval import accuracy
 from robust0.auditing.job import AuditJob
 from robust0.auditing.plan import Book, Stage
@@ -33,9 +33,7 @@ from robust0.events import (
     Standing,
 )
 from robust0.interrupt import Interrupt
-from robust0.memory import freed_memory_kept
 from robust0.models.metadata import versions
-from robust0.models.oracle import frozen
 from robust0.records import CLEAN, Flag, Report
 
 FLUSH_SECONDS = 10.0
@@ -51,11 +49,8 @@ def run(job: AuditJob, world: World, *, resume: bool) -> Iterator[AuditEvent]:
     rows = job.facts.settings.compute_rows
     with (
         Interrupt() as interrupt,
-        frozen(job.network),
-        exact_kernels(),
-        threads_per_call(job.threads),
+        searching(job.network, job.threads),
         enough_memory(rows),
-        freed_memory_kept(),
     ):
         yield from _Run(job, world, interrupt).events()
 

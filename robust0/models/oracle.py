@@ -1,7 +1,7 @@
 """The door through which attacks see a model: frozen, in eval mode, one row count per call."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 from threading import Lock
@@ -60,6 +60,8 @@ class Oracle:
     gradient_calls: int = 0
     _free: SimpleQueue[Network] = field(init=False, repr=False, default_factory=SimpleQueue)
     _count: Lock = field(init=False, repr=False, default_factory=Lock)
+    _compiling: Lock = field(init=False, repr=False, default_factory=Lock)
+    _ready: set[bool] = field(init=False, repr=False, default_factory=set)  # gradient calls or not
 
     def __post_init__(self) -> None:
         self.rows = max(self.rows, MIN_ROWS)  # tiny calls use other kernels; padding is cheap
@@ -123,8 +125,12 @@ class Oracle:
             self.calls += 1
             self.gradient_calls += gradient
         network = self._free.get()
+        # Two threads that were the first to ask at once would both compile.
+        alone = self.compiled and gradient not in self._ready
         try:
-            yield network
+            with self._compiling if alone else nullcontext():
+                yield network
+            self._ready.add(gradient)
         finally:
             self._free.put(network)
 

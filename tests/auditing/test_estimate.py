@@ -3,7 +3,9 @@ import time
 import pytest
 
 from robust0.auditing.estimate import measure, plan
+from robust0.auditing.run import run
 from robust0.distributed import World
+from robust0.models import compiling
 from robust0.models.oracle import frozen
 
 
@@ -21,6 +23,23 @@ def test_the_plan_says_what_runs_and_what_it_costs(make_job):
     per_forward, per_gradient = 1 / found.forwards_per_second, 1 / found.gradients_per_second
     assert rs.seconds == pytest.approx(1000 * 32 * per_forward)
     assert pgd.seconds == pytest.approx(201 * 32 * per_gradient / 2)
+
+
+def test_a_compiled_network_is_compiled_for_the_plan_and_not_again_for_the_run(
+    make_job, monkeypatch
+):
+    made = []
+
+    def backend(graph, examples):
+        made.append(graph)
+        return graph.forward
+
+    monkeypatch.setattr(compiling, "_inductor", backend)
+    job = make_job(compile=True)
+    plan(job, World())
+    assert len(made) == 2  # one for logits, one for gradients
+    list(run(job, World(), resume=False))
+    assert len(made) == 2
 
 
 def test_processes_share_the_cost(make_job):

@@ -82,14 +82,16 @@ def test_what_is_left_is_verified_and_keeps_its_colours():
             assert value.tolist() == colours[site]
 
 
-def test_a_hit_costs_at_most_one_forward_per_site():
+@pytest.mark.parametrize(("rows", "most"), [(1, 1.0), (16, 0.5), (64, 0.35)])
+def test_a_hit_costs_at_most_one_call_per_site_and_fewer_if_rows_can_ask_ahead(rows, most):
     model, threat, clean, attempts, _, _ = posed("pixel", sites=30)
     labels = torch.zeros(1, dtype=torch.int64)
     for image, attempt in zip(clean, attempts, strict=True):
-        model.calls = 0
+        oracle = Oracle(model, rows, CPU)
+        oracle.rows, model.calls = rows, 0
         with frozen(model):
-            prune(Oracle(model, 16, CPU), threat, image[None], [attempt], labels)
-        assert model.calls <= len(attempt.sites) + 2  # the gradient, and the last look
+            prune(oracle, threat, image[None], [attempt], labels)
+        assert model.calls <= most * len(attempt.sites) + 2  # the gradient, and the last look
 
 
 def test_company_does_not_matter():

@@ -1,5 +1,6 @@
 """The softplus of compiled networks, and that it takes the place of torch's."""
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import torch
@@ -70,6 +71,26 @@ def test_each_model_is_compiled_however_many_there_were_before(monkeypatch):
         with torch.no_grad():
             assert torch.allclose(compiled(model)(images), model(images))
         assert len(made) == count
+
+
+def test_threads_that_ask_at_once_wait_for_one_compilation(monkeypatch):
+    made = []
+
+    def backend(graph, examples):
+        made.append(graph)
+        time.sleep(0.5)  # a compilation takes long enough for others to ask meanwhile
+        return graph.forward
+
+    monkeypatch.setattr(compiling, "_inductor", backend)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(108, 5))
+    oracle = Oracle(model, 16, torch.device("cpu"), compiled=True, lanes=2)
+    images = [torch.rand(16, 3, 6, 6) for _ in range(4)]
+    with frozen(model), ThreadPoolExecutor(2) as threads:
+        answers = list(threads.map(oracle.logits, images))
+        slopes = list(threads.map(lambda part: oracle.gradient(part, torch.sum)[1], images))
+        assert torch.allclose(torch.cat(answers), oracle.exact(torch.cat(images)), atol=1e-6)
+    assert torch.allclose(slopes[0][0].flatten(), model[1].weight.sum(dim=0), atol=1e-6)
+    assert len(made) == 2  # one for logits, one for gradients
 
 
 def test_a_compiled_oracle_searches_like_the_model():
