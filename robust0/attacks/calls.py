@@ -32,7 +32,9 @@ class Told:
 
     sites: Tensor  # (B, g, S) the images asked about
     distance: Tensor  # (B,) their margins, infinite beyond the budget
-    flags: list[list[bool]]  # lowest so far, fooled, spent, wants a gradient next: on the host
+    flags: list[
+        list[bool]
+    ]  # lowest so far and not fooled, fooled, spent, wants a gradient next: on the host
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,7 @@ def query(attack: Attack[S], oracle: Oracle, threat: Threat, call: Call[S]) -> T
         distance = distance.where(feasible, torch.inf)
         fooled = fooled & feasible
     spent = attack.tell(part, reply)
-    better = fooled | (distance < call.margin)
+    better = ~fooled & (distance < call.margin)
     # The one transfer to the host of this call.
     flags = torch.stack([better, fooled, spent, attack.wants_gradient(part)]).tolist()
     return Told(threat.view(images), distance, flags)

@@ -68,6 +68,13 @@ class CornerSearch:
     top: Annotated[int, Gt(0)] = 100
     mode: Literal["fixed", "sweep"] = "fixed"
 
+    def __post_init__(self) -> None:
+        """Refuse what would be ignored."""
+        if self.forwards is not None and self.mode == "sweep":
+            raise ValueError(
+                "mode sweep needs the whole table: set forwards to null, or mode fixed"
+            )
+
     @property
     def notes(self) -> tuple[str, ...]:
         """Says when the table is not the whole one."""

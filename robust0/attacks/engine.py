@@ -78,7 +78,7 @@ def search(
     with Crew(oracle.lanes, pool, make) as crew:
         while (pulse := crew.next()) is not None:
             yield pulse
-            if pool.is_due:
+            while pool.is_due:
                 with crew.turn:
                     claims = pool.claims()
                 verdict = judge(oracle, threat, claims.images, claims.candidates, claims.labels)
@@ -123,6 +123,7 @@ class _Pool(Generic[S]):
     active: set[int] = field(default_factory=set)
     flying: set[int] = field(default_factory=set)  # those of the active rows that are in a call
     pending: set[int] = field(default_factory=set)  # finished, not yet judged
+    claimed: dict[int, Tensor] = field(default_factory=dict)  # (g, S) hits among them
     waited: int = 0  # calls that ended since one of them finished
     free: list[int] = field(default_factory=list)
     full: bool = False
@@ -147,7 +148,7 @@ class _Pool(Generic[S]):
         best, infinite = fresh.clean.clone(), torch.full_like(fresh.clean[:, 0, 0], torch.inf)
         if self.full:
             slots, self.free = self.free[: len(positions)], self.free[len(positions) :]
-            index = torch.tensor(slots, device=images.device)
+            index = _index(slots, images.device)
             self._held().put(index, fresh)
             self.best[index], self.best_margin[index] = best, infinite
         else:
@@ -180,7 +181,7 @@ class _Pool(Generic[S]):
             return None
         self.flying.update(slots)
         state = self._held()
-        index = torch.tensor(slots, device=state.clean.device)
+        index = _index(slots, state.clean.device)
         return Call(slots, index, state.take(index), self.best_margin[index], gradient)
 
     def absorb(self, call: Call[S], told: Told) -> None:
@@ -189,13 +190,15 @@ class _Pool(Generic[S]):
         better, *flags = told.flags
         lower = [row for row, is_better in enumerate(better) if is_better]
         if lower:
-            rows = torch.tensor(lower, device=call.index.device)
+            rows = _index(lower, call.index.device)
             self.best_margin[call.index[rows]] = told.distance[rows]
             self.best[call.index[rows]] = told.sites[rows]
-        for slot, hit, done, want in zip(call.slots, *flags, strict=True):
+        for row, (slot, hit, done, want) in enumerate(zip(call.slots, *flags, strict=True)):
             self.forwards[slot] += 1
             self.backwards[slot] += call.gradient
             self.spent[slot], self.wants[slot] = done, want
+            if hit:  # kept apart: it may not hold, and the best so far is still the best then
+                self.claimed[slot] = told.sites[row].clone()
             if hit or done:
                 self.active.discard(slot)
                 self.pending.add(slot)
@@ -213,8 +216,9 @@ class _Pool(Generic[S]):
         state, slots = self._held(), sorted(self.pending)
         self.pending.clear()
         self.waited = 0
-        index = torch.tensor(slots, device=state.clean.device)
-        images, candidates = state.image(state.clean[index]), state.image(self.best[index])
+        index = _index(slots, state.clean.device)
+        best = [self.claimed.get(slot, self.best[slot]) for slot in slots]
+        images, candidates = state.image(state.clean[index]), state.image(torch.stack(best))
         return _Claims(slots, images, candidates, state.labels[index], state.ids[index].tolist())
 
     def settle(self, claims: _Claims, verdict: Judgement) -> Iterator[Outcome]:
@@ -228,9 +232,8 @@ class _Pool(Generic[S]):
         for row, (slot, image, label, fooled, prediction, gap, sites, fragile, broken) in enumerate(
             columns
         ):
-            if not (fooled or broken or self.spent[slot]):
-                self.best_margin[slot] = gap  # the search's own value was rounded the other way
-                self.active.add(slot)
+            claim = self.claimed.pop(slot, None)
+            if claim is not None and not (fooled or broken) and self._goes_on(slot, claim, gap):
                 continue
             self.free.append(slot)
             yield Outcome(
@@ -238,10 +241,27 @@ class _Pool(Generic[S]):
                 self.backwards[slot], fragile, broken, _sparse(clean[row], candidates[row]),
             )  # fmt: skip
 
+    def _goes_on(self, slot: int, claim: Tensor, gap: float) -> bool:
+        """After a hit that does not hold: whether more is to be said about the row."""
+        lower = gap < float(self.best_margin[slot])
+        if lower:
+            self.best[slot], self.best_margin[slot] = claim, gap
+        if self.spent[slot]:
+            if not lower:
+                self.pending.add(slot)  # its best is another image, which was not judged yet
+            return not lower
+        self.active.add(slot)
+        return True
+
     def _held(self) -> S:
         if self.state is None:
             raise RuntimeError("the pool has no rows yet")
         return self.state
+
+
+def _index(rows: list[int], device: torch.device) -> Tensor:
+    """Rows as an index, on the device in its own time: nobody waits for the copy."""
+    return torch.tensor(rows, dtype=torch.int64).to(device, non_blocking=True)
 
 
 def _sparse(clean: Tensor, candidate: Tensor) -> Attempt:

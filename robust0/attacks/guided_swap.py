@@ -8,6 +8,7 @@ from annotated_types import Ge, Gt, Le
 from torch import Tensor
 
 from robust0.attacks.base import Reply, Rows, State, begin
+from robust0.attacks.moves import bits_of, corner_colours, gumbel, other_colours, ranks
 from robust0.losses import margin
 from robust0.threat import Threat, free_sites
 
@@ -39,6 +40,7 @@ class GuidedSwapState(State):
     free_gain: Tensor  # (B, L) of painting one with its best corner
     free_colours: Tensor  # (B, g, L)
     surprise: Tensor  # (B, S) what trials found painting a site to gain beyond first order
+    tried: Tensor  # (B, k, L / 8) bits: this entry alone in this slot, since the last look
     spread: Tensor  # (B, 2) standard deviation of the gains of painting and of giving back
     looking: Tensor  # (B,) bool: the next query is a look at the incumbent
     spent: Tensor  # (B,) forward-equivalents
@@ -53,7 +55,9 @@ class GuidedSwap:
     recoloured. Moves are drawn by these scores under Gumbel noise and tried with one forward each,
     until one lowers the margin; then the attack looks again. Every trial corrects the scores of the
     sites it moved by what the margin really did, so that a gradient that lies is soon disbelieved,
-    and a share of the moves ignores the scores altogether.
+    and a share of the moves ignores the scores altogether. No single swap is tried twice at the
+    same incumbent; where all that the shortlist offers a slot have failed, sites are drawn from the
+    whole image.
 
     It starts from the k sites of the largest first-order gain at the clean image. Every image asked
     about differs from the clean one in at most k sites, each of a corner colour. Where k covers the
@@ -110,6 +114,7 @@ class GuidedSwap:
             free_gain=zeros(short),
             free_colours=zeros(groups, short),
             surprise=zeros(all_sites),
+            tried=zeros(k, -(-short // 8), dtype=torch.uint8),
             spread=zeros(2),
             looking=torch.ones_like(rows.ids, dtype=torch.bool),
             spent=torch.zeros_like(rows.ids),
@@ -180,6 +185,12 @@ class GuidedSwap:
         # What a site is worth stays with it: giving it back costs what painting it gains.
         state.surprise = state.surprise.scatter_add(1, state.move_sites, added)
         state.surprise = state.surprise.scatter_add(1, old_sites, -returned)
+        alone = (swapped.sum(dim=1) == 1) & painted[:, 0]
+        bits = state.tried.flatten(1)
+        place = slots[:, :1] * state.tried.shape[2] + entries[:, :1] // 8
+        new = (alone[:, None].to(torch.uint8) << entries[:, :1] % 8).to(torch.uint8)
+        bits = bits.scatter(1, place, bits.gather(1, place) | new)
+        state.tried = bits.view_as(state.tried)
 
     def _look(self, state: GuidedSwapState, slope: Tensor, first: Tensor) -> None:
         """Score every way to change the incumbent; rows at their first look choose one."""
@@ -202,6 +213,7 @@ class GuidedSwap:
         state.return_gain = back - state.surprise.gather(1, state.sites)
         deviations = _deviation(paint, ~used), _deviation(back, torch.ones_like(state.sites))
         state.spread = torch.stack(deviations, dim=1)
+        state.tried = torch.zeros_like(state.tried)
 
     def _propose(self, state: GuidedSwapState) -> None:
         """Draw the next move; a row about to look gets one that changes nothing."""
@@ -224,12 +236,18 @@ class GuidedSwap:
         score = torch.where(recolour[:, None], state.recolour_gain, state.return_gain)
         slots = self._draw(score, state.spread[:, 1:], for_slots, wide, ~random_slots)
         old_sites, old_colours = state.sites.gather(1, slots), _at(state.colours, slots)
-        colours = _corner_colours(for_colours.reshape(-1, wide, bytes_), groups)
+        for_colours = for_colours.reshape(-1, wide, bytes_)
+        colours = corner_colours(for_colours, groups)
         best = _at(state.best_colours, slots)
         idle = (best == old_colours).all(dim=1) | random_sites[:, None]
-        recoloured = torch.where(idle[:, None], colours, best)
-        entries = self._draw(state.free_gain, state.spread[:, :1], for_entries, wide, ~blind)
-        anywhere = free_sites(state.sites, _ranks(for_ranks, max(free, 1)))
+        recoloured = torch.where(
+            idle[:, None], other_colours(colours, old_colours, for_colours), best
+        )
+        failed = bits_of(state.tried, slots[:, 0])[:, :short] & (size == 1)[:, None]
+        random_sites = random_sites | (failed.all(dim=1) & ~recolour)
+        gains = state.free_gain.masked_fill(failed, -torch.inf)
+        entries = self._draw(gains, state.spread[:, :1], for_entries, wide, ~blind)
+        anywhere = free_sites(state.sites, ranks(for_ranks, max(free, 1)))
         listed, dressed = state.free_sites.gather(1, entries), _at(state.free_colours, entries)
         swapped = torch.where(random_sites[:, None], anywhere, listed)
         dressed = torch.where(random_sites[:, None, None], colours, dressed)
@@ -245,7 +263,7 @@ class GuidedSwap:
         self, gains: Tensor, spread: Tensor, words: Tensor, size: int, guided: Tensor
     ) -> Tensor:
         """(B, size) distinct columns, by gains under Gumbel noise, or uniform where not guided."""
-        noise = _gumbel(words)
+        noise = gumbel(words)
         scale = (self.temperature * spread).clamp(min=1e-30)
         guided = guided[:, None] & (spread > 0)
         return torch.where(guided, gains / scale + noise, noise).topk(size, dim=1).indices
@@ -267,22 +285,3 @@ def _deviation(values: Tensor, counted: Tensor) -> Tensor:
     number = weight.sum(dim=1).clamp(min=1)
     mean = (values * weight).sum(dim=1) / number
     return ((((values - mean[:, None]) ** 2) * weight).sum(dim=1) / number).sqrt().float()
-
-
-def _gumbel(words: Tensor) -> Tensor:
-    """Standard Gumbel draws from 32-bit words."""
-    return (-(-((words + 0.5) * 2.0**-32).log()).log()).to(torch.float32)
-
-
-def _corner_colours(words: Tensor, groups: int) -> Tensor:
-    """(B, g, n) zeros and ones from (B, n, ceil(g / 8)) words."""
-    channel = torch.arange(groups, device=words.device)
-    return ((words[:, :, channel // 8] >> (channel % 8)) & 1).transpose(1, 2).float()
-
-
-def _ranks(words: Tensor, free: int) -> Tensor:
-    """(B, n) distinct ranks in [0, free) from (B, n + 1) words: one per stratum, all shifted."""
-    size = words.shape[1] - 1
-    low = torch.arange(size + 1, device=words.device) * free // size
-    within = (words[:, :size] * (low[1:] - low[:-1])) >> 32
-    return (low[:-1] + within + ((words[:, size:] * free) >> 32)) % free

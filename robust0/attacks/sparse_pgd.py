@@ -48,6 +48,11 @@ class SparsePGD:
     reinit: Literal["consecutive", "cumulative"] = "consecutive"
     compat: Literal["icml2024"] | None = None
 
+    def __post_init__(self) -> None:
+        """What ``compat`` implies is what records say."""
+        if self.compat:
+            object.__setattr__(self, "reinit", "cumulative")
+
     @property
     def notes(self) -> tuple[str, ...]:
         """Marks runs that imitate the released code."""
@@ -90,21 +95,19 @@ class SparsePGD:
 
     def tell(self, state: SparsePGDState, reply: Reply) -> Tensor:
         """Step along the gradient; rows whose mask is stuck got none and draw a new mask."""
-        if self.compat:
-            # The released code redraws and then applies the old mask's gradient to the new logits.
-            self._redraw(state, state.stalled >= self.patience)
         if reply.gradient is not None:
             self._climb(state, reply.gradient)
         elif not self.compat:
             # DEVIATES from the release: a new mask is looked at before anything moves it.
-            self._redraw(state, state.stalled >= self.patience)
+            self._redraw(state)
         state.step = state.step + 1
         return state.step > self.steps
 
     def _climb(self, state: SparsePGDState, slope: Tensor) -> None:
         # [Zhong24] The mask's gradient is dense: a site outside the top k earns its way in by what
         # its own magnitude would do there. Projection counts as the identity on sigmoid(logits).
-        weight = state.logits.sigmoid()
+        # In float32 torch rounds the last entries of a tensor otherwise than those before them.
+        weight = state.logits.double().sigmoid().float()
         if not self.compat:
             # DEVIATES from the release, whose masks rest where a confident model's slope is small.
             slope = slope / slope.abs().amax(dim=(1, 2), keepdim=True).clamp(min=_SMALLEST)
@@ -112,22 +115,27 @@ class SparsePGD:
         norm = mask_slope.norm(dim=1, keepdim=True)
         length = self.beta * state.logits.shape[1] ** 0.5
         step = torch.where(norm < 2e-10, 0.0, length / (norm + 1e-10))
-        state.logits = state.logits + step * mask_slope
         # sigmoid > 0, so the sign of the unprojected gradient is the sign of the slope everywhere.
         direction = slope.sign()
         if self.projected:
             direction = direction * state.mask[:, None]
+        if self.compat:
+            self._redraw(state)  # the released code then takes the old mask's step from the new one
+        state.logits = state.logits + step * mask_slope
         state.magnitude = torch.clamp(
             state.magnitude + self.alpha * direction, -state.clean, 1 - state.clean
         )
         mask = top_mask(state.logits, state.threat.budget)
         same = (mask == state.mask).all(dim=1)
+        if state.threat.budget == state.logits.shape[1]:
+            same = torch.zeros_like(same)  # there is no other mask to draw
         # DEVIATES from the release, where the count of a row also depends on its neighbours.
-        kept = state.stalled if self.reinit == "cumulative" or self.compat else 0
+        kept = state.stalled if self.reinit == "cumulative" else 0
         state.stalled = torch.where(same, state.stalled + 1, kept)
         state.mask = mask
 
-    def _redraw(self, state: SparsePGDState, stuck: Tensor) -> None:
+    def _redraw(self, state: SparsePGDState) -> None:
+        stuck = state.stalled >= self.patience
         fresh = state.stream.normal(state.ids, state.step + 1, state.logits.shape[1], _REDRAW)
         state.logits = torch.where(stuck[:, None], fresh, state.logits)
         state.mask = torch.where(

@@ -9,6 +9,7 @@ from robust0.records import CLEAN, Flag, Verdict
 POINTS = 0.002  # of all images: 0.2 points, the threshold of AutoAttack's checks
 GAP = 0.02  # between the best attack and all together
 LATE = 0.9  # of an attack's passes
+MIXED = "guided-swap"  # follows gradients, and searches at random where they mislead
 
 
 def doubts(
@@ -25,7 +26,7 @@ def doubts(
     }  # fmt: skip
     found = [
         _violations(verdicts),
-        _black_box(facts, hits, images),
+        _black_box(facts, verdicts, images),
         _late_hits(facts, verdicts, images),
         _gap(facts, hits, len(correct), images),
         _not_monotone(facts, verdicts, images),
@@ -47,25 +48,26 @@ def _violations(verdicts: Sequence[Verdict]) -> Flag | None:
     )
 
 
-def _black_box(facts: Facts, hits: dict[str, set[int]], images: int) -> Flag | None:
-    """Attacks without gradients break what gradients could not: they may be misleading."""
-    white = [attack.name for attack in facts.attacks if not attack.black_box]
-    black = [attack.name for attack in facts.attacks if attack.black_box]
-    if facts.settings.mode == "cascade":
-        # Only what came after every white-box attack met images that those had left standing.
-        names = [attack.name for attack in facts.attacks]
-        last = max((names.index(name) for name in white), default=-1)
-        black = [name for name in black if names.index(name) > last]
-    if not white or not black:
-        return None
-    broken = set().union(*(hits[name] for name in white))
-    more = set().union(*(hits[name] for name in black)) - broken
+def _black_box(facts: Facts, verdicts: Sequence[Verdict], images: int) -> Flag | None:
+    """Attacks without gradients break what gradients could not: they may be misleading.
+
+    In a cascade only images count that a gradient attack met before.
+    """
+    judged = [attack for attack in facts.attacks if attack.kind != MIXED]
+    white = {attack.name for attack in judged if not attack.black_box}
+    black = [attack.name for attack in judged if attack.black_box]
+    own = [v for v in verdicts if v.budget == facts.settings.budgets[0]]
+    met = {v.image for v in own if v.attack in white}
+    broken = {v.image for v in own if v.attack in white and v.fooled}
+    hits = [v for v in own if v.attack in black and v.fooled and v.image in met - broken]
+    more = {v.image for v in hits}
     if len(more) <= POINTS * images:
         return None
+    by = [name for name in black if any(v.attack == name for v in hits)]
     return Flag(
         name="black-box-beats-white-box",
         fatal=False,
-        message=f"{' and '.join(black)} broke {len(more)} of {images} images that no gradient "
+        message=f"{' and '.join(by)} broke {len(more)} of {images} images that no gradient "
         "attack broke: gradients may mislead here (common for l0-trained models)",
     )
 

@@ -46,6 +46,7 @@ def check(
     images, labels, _ = fetch(first[: oracle.rows])
     with _autograd_calls() as calls:
         logits = oracle.exact(images)
+    calls += _calls_under_gradients(oracle, images, labels)
     answers = [logits, *(oracle.exact(images) for _ in range(REPEATS - 1))]
     half = max(1, len(images) // 2)
     company = torch.cat([images[:half], 1 - images[:half]])
@@ -178,6 +179,19 @@ def _autograd_calls() -> Iterator[list[None]]:
         yield calls
     finally:
         setattr(torch.autograd, name, original)
+
+
+def _calls_under_gradients(oracle: Oracle, images: Tensor, labels: Tensor) -> list[None]:
+    """The same for the forward of a gradient call: a model may optimise only where it sees one."""
+    before: list[None] = []
+    with _autograd_calls() as calls:
+
+        def objective(logits: Tensor) -> Tensor:
+            before.extend(calls)  # so far: the oracle's own backward is still to come
+            return margin(logits, labels)
+
+        oracle.gradient(images, objective)
+    return before
 
 
 def _fatal(name: str, message: str) -> Flag:

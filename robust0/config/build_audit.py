@@ -2,30 +2,25 @@
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 import torch
-from pydantic import TypeAdapter, ValidationError
 from torch import nn
 
-from robust0.attacks import ATTACKS
-from robust0.attacks.base import Attack
-from robust0.auditing.facts import AttackFacts, Facts, Scalar
+from robust0.auditing.facts import Facts, Scalar
 from robust0.auditing.job import AuditJob
 from robust0.auditing.plan import Plan
 from robust0.auditing.preflight import check_model
+from robust0.config.build_attacks import attack_entries, attack_facts
 from robust0.config.efforts import BATTERY, GROUPS
 from robust0.config.load import Resolved
-from robust0.config.schema import AttackSpec
 from robust0.data.imageset import ImageSet
 from robust0.device import search_precision, share_cores
 from robust0.errors import ModelError, RecipeError
 from robust0.models.oracle import MIN_ROWS, Oracle
 from robust0.records import Settings, Subject
 from robust0.threat import Threat
-
-Entries = tuple[tuple[str, Attack[Any]], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +82,7 @@ def build_audit(resolved: Resolved, request: AuditRequest) -> AuditJob:
         settings=settings,
         thorough=request.thorough,
         class_names=names,
-        attacks=_attack_facts(entries, settings, data.image_shape, classes),
+        attacks=attack_facts(entries, settings, data.image_shape, classes),
         ensembles={"saa": GROUPS["saa"]} if order.tells(GROUPS["saa"]) else {},
         untested=_untested(subject, settings, sorted(set(BATTERY) - set(running))),
     )
@@ -112,51 +107,6 @@ def build_audit(resolved: Resolved, request: AuditRequest) -> AuditJob:
         about=_about(facts),
         notes=request.notes,
         warnings=request.warnings,
-    )
-
-
-def attack_entries(specs: Sequence[AttackSpec]) -> Entries:
-    """The attacks of a recipe, their settings checked against the attacks themselves."""
-    return tuple((spec.name, _attack(spec)) for spec in specs)
-
-
-def _attack(spec: AttackSpec) -> Attack[Any]:
-    kind = ATTACKS.get(spec.kind)
-    if kind is None:
-        raise RecipeError(
-            f"the attack {spec.name} has the unknown kind {spec.kind!r}",
-            f"one of {', '.join(ATTACKS)}",
-        )
-    try:
-        # Without extra="forbid" a misspelt setting would be dropped and its default run.
-        attack: Attack[Any] = TypeAdapter(kind).validate_python(dict(spec.params), extra="forbid")
-    except ValidationError as problem:
-        first = problem.errors(include_url=False)[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise RecipeError(
-            f"audit.params.{spec.name}.{place}: {first['msg']}",
-            f"set it with --set audit.params.{spec.name}.KEY=VALUE",
-        ) from problem
-    return attack
-
-
-def _attack_facts(
-    entries: Entries, settings: Settings, image_shape: tuple[int, int, int], classes: int
-) -> tuple[AttackFacts, ...]:
-    return tuple(
-        AttackFacts(
-            name=name,
-            kind=attack.kind,
-            revision=attack.revision,
-            params=asdict(attack),  # type: ignore[call-overload] # attacks are dataclasses
-            notes=attack.notes,
-            black_box=attack.black_box,
-            passes={
-                budget: attack.passes(Threat.of(budget, settings.unit), image_shape, classes)
-                for budget in settings.budgets
-            },
-        )
-        for name, attack in entries
     )
 
 

@@ -155,6 +155,31 @@ def test_a_refuted_hit_at_the_end_of_the_budget_is_a_survivor():
     assert outcome.margin == pytest.approx(-2 * (0.25 + 3 * 0.75 / 20 - 0.5))
 
 
+@pytest.mark.parametrize("lives", [2, 3])
+def test_a_refuted_hit_does_not_replace_a_lower_margin(lives):
+    """Five sites come nearest; the search alone believes that two of them fool the model."""
+    attack = Scripted(sites=(5, 2, 1), values=(1.0,) * 3, lives=(lives,))
+    oracle = Oracle(Mean(), 16, CPU)
+
+    def believing(images):
+        answers = Mean()(images)
+        two = (images != 0.25).flatten(1).sum(dim=1) == 2
+        return torch.where(two[:, None], answers.flip(1), answers)
+
+    search_through(oracle, believing)
+    (outcome,) = outcomes_of(run(attack, Threat(pixels=5), oracle=oracle))
+    assert (outcome.fooled, outcome.forwards, outcome.sites) == (False, lives, 5)
+    assert outcome.margin == pytest.approx(-2 * (0.25 + 5 * 0.75 / 20 - 0.5))
+
+
+def test_a_refuted_hit_with_the_lowest_margin_is_kept():
+    attack = Scripted(sites=(2, 5, 1), values=(1.0,) * 3, lives=(3,))
+    oracle = Oracle(Mean(), 16, CPU)
+    search_through(oracle, lambda images: Mean()(images + 0.1))
+    (outcome,) = outcomes_of(run(attack, Threat(pixels=5), oracle=oracle))
+    assert (outcome.fooled, outcome.forwards, outcome.sites) == (False, 3, 5)
+
+
 def test_pulses_add_up_to_the_passes_of_all_rows():
     attack = Scripted(sites=(1,), values=(1.0,), lives=(3, 8, 1, 5), gradient_every=3)
     events = run(attack, Threat(pixels=2), count=50)

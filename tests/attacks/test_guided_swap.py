@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from robust0.attacks.base import Reply
-from robust0.attacks.guided_swap import GuidedSwap, _ranks
+from robust0.attacks.guided_swap import GuidedSwap
+from robust0.attacks.moves import ranks
 from robust0.losses import margin
 from robust0.models.oracle import frozen
 from robust0.threat import Threat
@@ -201,6 +202,40 @@ def test_without_a_gradient_it_searches_at_random(drive, small):
     assert all(outcome.fooled for outcome in outcomes)
 
 
+@pytest.mark.parametrize("k", [1, 2])
+def test_no_swap_of_one_site_is_tried_twice_at_an_incumbent(k, linear):
+    """On a linear model the first choice is the best, so that every swap fails."""
+    problem, threat = linear(10, Threat(pixels=10), count=6), Threat(pixels=k)
+    attack = GuidedSwap(forwards=4000, explore=0, widest=1 / k)
+    state = until_looked(attack, problem, threat)
+    incumbent, free = painted(state), state.clean.shape[2] - k
+    asked = [set() for _ in range(6)]
+    swaps = [0] * 6
+    for _ in range(2 * k * free):
+        images, *_ = advance(attack, state, problem.model)
+        assert torch.equal(painted(state), incumbent)
+        changed = (images != incumbent).any(dim=1).flatten(1)
+        for row in range(6):
+            new = set(changed[row].nonzero()[:, 0].tolist()) - set(state.sites[row].tolist())
+            if new and swaps[row] < k * free:
+                swaps[row] += 1
+                asked[row].add(images[row].numpy().tobytes())
+    assert swaps == [free] * 6
+    assert [len(images) for images in asked] == swaps
+
+
+@pytest.mark.parametrize("shape", [(1, 4, 5), (3, 4, 5)])
+def test_a_recolouring_changes_a_colour(shape, small):
+    problem = small(count=16, shape=shape)
+    threat = Threat(pixels=20)  # all of them: there is nothing else to do
+    attack = GuidedSwap(forwards=400)
+    state = until_looked(attack, problem, threat)
+    for _ in range(60):
+        trial, before = ~attack.wants_gradient(state), painted(state)
+        images, *_ = advance(attack, state, problem.model)
+        assert (images != before).flatten(1).any(dim=1)[trial].all()
+
+
 def test_large_images_keep_their_state_small(small):
     """At 224x224 a row holds the clean image and one number per site."""
     problem, threat = small(count=2, shape=(3, 224, 224), classes=3), Threat(pixels=200)
@@ -216,9 +251,9 @@ def test_large_images_keep_their_state_small(small):
 def test_ranks_are_distinct_and_in_range(free, size, data):
     size = min(size, free)
     words = data.draw(st.lists(st.integers(0, 2**32 - 1), min_size=size + 1, max_size=size + 1))
-    ranks = _ranks(torch.tensor([words]), free)[0].tolist()
-    assert len(set(ranks)) == size
-    assert all(0 <= rank < free for rank in ranks)
+    drawn = ranks(torch.tensor([words]), free)[0].tolist()
+    assert len(set(drawn)) == size
+    assert all(0 <= rank < free for rank in drawn)
 
 
 def test_where_every_site_is_used_the_gradient_still_guides(small):

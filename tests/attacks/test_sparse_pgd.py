@@ -104,17 +104,46 @@ def test_a_stuck_row_draws_a_new_mask_and_looks_at_it_first(small):
     assert attack.wants_gradient(state).all()
 
 
-def test_compat_redraws_under_the_old_gradient(small):
+def test_compat_redraws_and_takes_the_step_of_the_old_mask(small):
     problem = small(count=2)
     attack = SparsePGD(patience=1, compat="icml2024")
     assert attack.notes == ("compat icml2024",)
+    assert attack.reinit == "cumulative"
     state = attack.start(problem.rows(Threat(pixels=4)))
     attack.tell(state, Reply(torch.zeros(2, 4), torch.zeros_like(state.clean)))
     assert attack.wants_gradient(state).all()
-    magnitude = state.magnitude.clone()
+    state.magnitude = torch.zeros_like(state.magnitude)  # so that the mask takes no step
+    mask, logits = state.mask.clone(), state.logits.clone()
     attack.tell(state, Reply(torch.zeros(2, 4), torch.ones_like(state.clean)))
-    assert not torch.equal(state.magnitude, magnitude)
+    assert not torch.equal(state.logits, logits)
+    moved = (state.magnitude != 0).any(dim=1)
+    assert torch.equal(moved, mask & (state.clean < 1).any(dim=1))
     assert SparsePGD().notes == ()
+
+
+def test_where_every_site_is_used_no_mask_is_drawn_anew(small):
+    problem = small(count=3)
+    attack = SparsePGD(steps=9, patience=1)
+    state = attack.start(problem.rows(Threat(pixels=problem.images[0, 0].numel())))
+    for _ in range(9):
+        assert attack.wants_gradient(state).all()
+        attack.tell(state, Reply(torch.zeros(3, 4), torch.ones_like(state.clean)))
+
+
+@pytest.mark.parametrize("shape", [(1, 28, 28), (3, 43, 57)])
+def test_steps_on_an_odd_number_of_sites_do_not_depend_on_company(shape, small):
+    """Kernels round the last few entries of a tensor, which are not whole vectors, otherwise."""
+    problem, threat = small(count=7, shape=shape), Threat(pixels=30)
+    attack = SparsePGD(projected=False)
+    together = attack.start(problem.rows(threat))
+    alone = [together.take(torch.tensor([row])) for row in range(7)]
+    draws = torch.Generator().manual_seed(0)
+    for _ in range(12):
+        slope = torch.randn(together.clean.shape, generator=draws)
+        attack.tell(together, Reply(torch.zeros(7, 4), slope))
+        for row, state in enumerate(alone):
+            attack.tell(state, Reply(torch.zeros(1, 4), slope[row : row + 1]))
+    assert torch.equal(together.logits, torch.cat([state.logits for state in alone]))
 
 
 def test_the_margin_still_pulls_where_cross_entropy_has_saturated(linear, play):

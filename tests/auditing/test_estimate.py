@@ -53,5 +53,5 @@ def test_a_measurement_takes_no_longer_than_told(make_job):
     begun = time.perf_counter()
     with frozen(job.network):
         forward, gradient = measure(job, job.oracle, seconds=0.1)
-    assert 0 < forward < gradient
+    assert min(forward, gradient) > 0
     assert time.perf_counter() - begun < 5

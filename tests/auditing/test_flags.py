@@ -60,6 +60,13 @@ class Purifying(Wrapped):
         return self.network(images + 1e-3 * slope.sign())
 
 
+class Cunning(Purifying):
+    """Does so only where somebody wants a gradient."""
+
+    def forward(self, images):
+        return super().forward(images) if torch.is_grad_enabled() else self.network(images)
+
+
 class BatchStatistics(Wrapped):
     def forward(self, images):
         return self.network(images - images.mean(dim=0, keepdim=True))
@@ -98,6 +105,7 @@ def test_an_honest_network_raises_none(toy, unit):
         (StopGradient, {"zero-gradients", "unbounded-control"}),
         (Quantised, {"zero-gradients", "unbounded-control"}),
         (Purifying, {"dynamic-defence"}),
+        (Cunning, {"dynamic-defence"}),
         (BatchStatistics, {"batch-dependent-model"}),
         (Constant, {"zero-gradients", "unbounded-control"}),
     ],

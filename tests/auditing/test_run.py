@@ -224,7 +224,8 @@ def test_one_image_grey_or_not_square_with_two_classes(make_job, shape):
     assert report.results.budgets[0].ensembles[-1].robust.count == 0  # every pixel may change
 
 
-def test_a_stopped_gradient_is_flagged_and_random_search_still_breaks_it(make_job, toy):
+@pytest.mark.parametrize("others", [(), ("guided-swap",)])
+def test_a_stopped_gradient_is_flagged_and_random_search_still_breaks_it(make_job, toy, others):
     class Stopped(nn.Module):
         def __init__(self):
             super().__init__()
@@ -235,7 +236,7 @@ def test_a_stopped_gradient_is_flagged_and_random_search_still_breaks_it(make_jo
 
     report = ended(
         make_job(network=Stopped(), effort="quick", budgets=(24,), count=24,
-                 attacks=("sparse-pgd-u", "sparse-rs"))
+                 attacks=("sparse-pgd-u", "sparse-rs", *others))
     )  # fmt: skip
     flags = {flag.name for flag in report.results.flags}
     assert {"zero-gradients", "black-box-beats-white-box"} <= flags

@@ -141,6 +141,11 @@ def test_black_box_beats_white_box_is_noted():
     assert "black-box-beats-white-box" not in names(
         run(facts(), {("w", 4): {0: 1}, ("b", 4): {0: 1}})
     )
+    # guided-swap is both: it says nothing about gradients.
+    three = facts(attacks=("w", "b", "guided-swap"))
+    hits = {("w", 4): {}, ("b", 4): {0: 1}, ("guided-swap", 4): {0: 1}}
+    assert "black-box-beats-white-box" in names(run(three, hits))
+    assert "black-box-beats-white-box" not in names(run(three, {**hits, ("b", 4): {}}))
     # Up to 0.2 points is chance.
     few = run(facts(), {("w", 4): {}, ("b", 4): {0: 1}}, images=600)
     assert "black-box-beats-white-box" not in names(few)

@@ -1,0 +1,39 @@
+"""Draws from random words, and packed bits, of which guided-swap makes its moves."""
+
+import torch
+from torch import Tensor
+
+
+def gumbel(words: Tensor) -> Tensor:
+    """Standard Gumbel draws from 32-bit words."""
+    return (-(-((words + 0.5) * 2.0**-32).log()).log()).to(torch.float32)
+
+
+def corner_colours(words: Tensor, groups: int) -> Tensor:
+    """(B, g, n) zeros and ones from (B, n, ceil(g / 8)) words."""
+    channel = torch.arange(groups, device=words.device)
+    return ((words[:, :, channel // 8] >> (channel % 8)) & 1).transpose(1, 2).float()
+
+
+def bits_of(packed: Tensor, rows: Tensor) -> Tensor:
+    """(B, 8 n) bool from one of the rows (B,) of each (B, k, n) uint8."""
+    each = torch.arange(8, dtype=torch.uint8, device=packed.device)
+    taken = packed[torch.arange(len(rows), device=rows.device), rows]
+    return ((taken[:, :, None] >> each) & 1).bool().flatten(1)
+
+
+def other_colours(colours: Tensor, old: Tensor, words: Tensor) -> Tensor:
+    """Drawn colours (B, g, n), one channel flipped where they are the old ones."""
+    groups = colours.shape[1]
+    channel = (words[:, None, :, 0] >> 8) % groups  # bits that the colours have not used
+    flip = torch.arange(groups, device=words.device)[:, None] == channel
+    same = (colours == old).all(dim=1, keepdim=True)
+    return torch.where(same & flip, 1 - colours, colours)
+
+
+def ranks(words: Tensor, free: int) -> Tensor:
+    """(B, n) distinct ranks in [0, free) from (B, n + 1) words: one per stratum, all shifted."""
+    size = words.shape[1] - 1
+    low = torch.arange(size + 1, device=words.device) * free // size
+    within = (words[:, :size] * (low[1:] - low[:-1])) >> 32
+    return (low[:-1] + within + ((words[:, size:] * free) >> 32)) % free
