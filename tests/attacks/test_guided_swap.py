@@ -217,7 +217,7 @@ def test_no_swap_of_one_site_is_tried_twice_at_an_incumbent(k, linear):
         changed = (images != incumbent).any(dim=1).flatten(1)
         for row in range(6):
             new = set(changed[row].nonzero()[:, 0].tolist()) - set(state.sites[row].tolist())
-            if new and swaps[row] < k * free:
+            if new and swaps[row] < free:
                 swaps[row] += 1
                 asked[row].add(images[row].numpy().tobytes())
     assert swaps == [free] * 6
