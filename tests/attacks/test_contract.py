@@ -62,6 +62,7 @@ def test_every_module_is_in_the_registry_under_its_three_names():
         "calls",
         "engine",
         "judge",
+        "moves",
     }
     homes = {attack.__module__.rpartition(".")[2] for attack in ATTACKS.values()}
     assert modules == homes
