@@ -36,7 +36,7 @@ from robust0.interrupt import Interrupt
 from robust0.models.metadata import versions
 from robust0.records import CLEAN, Flag, Report
 
-FLUSH_SECONDS = 10.0
+FLUSH_SECONDS = 30.0  # between two, at most, what a kill can lose; each costs some model calls
 FLUSH_OUTCOMES = 64
 DRAW_SECONDS = 0.25  # between two progress events
 POLL_SECONDS = 0.2  # while waiting for other processes
