@@ -32,9 +32,8 @@ class Told:
 
     sites: Tensor  # (B, g, S) the images asked about
     distance: Tensor  # (B,) their margins, infinite beyond the budget
-    flags: list[
-        list[bool]
-    ]  # lowest so far and not fooled, fooled, spent, wants a gradient next: on the host
+    # On the host: the lowest so far but no hit, fooled, spent, wants a gradient next.
+    flags: list[list[bool]]
 
 
 @dataclass(frozen=True, slots=True)
