@@ -69,11 +69,9 @@ class CornerSearch:
     mode: Literal["fixed", "sweep"] = "fixed"
 
     def __post_init__(self) -> None:
-        """Refuse what would be ignored."""
-        if self.forwards is not None and self.mode == "sweep":
-            raise ValueError(
-                "mode sweep needs the whole table: set forwards to null, or mode fixed"
-            )
+        """With ``forwards`` combinations have k sites, and records say so."""
+        if self.forwards is not None:
+            object.__setattr__(self, "mode", "fixed")
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -35,9 +35,9 @@ def _attack(spec: AttackSpec) -> Attack[Any]:
         attack: Attack[Any] = TypeAdapter(kind).validate_python(dict(spec.params), extra="forbid")
     except ValidationError as problem:
         first = problem.errors(include_url=False)[0]
-        place = ".".join(str(part) for part in first["loc"])
+        place = ".".join(["audit.params", spec.name, *(str(part) for part in first["loc"])])
         raise RecipeError(
-            f"audit.params.{spec.name}.{place}: {first['msg']}",
+            f"{place}: {first['msg']}",
             f"set it with --set audit.params.{spec.name}.KEY=VALUE",
         ) from problem
     _check_name(spec, attack)

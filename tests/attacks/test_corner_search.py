@@ -184,3 +184,8 @@ def test_memory_does_not_grow_with_the_table():
         state = CornerSearch(forwards=None).start(rows)
         sizes.append(state.bytes_per_row() - state.clean[0].numel() * 4)
     assert sizes[0] == sizes[1] < 10_000
+
+
+def test_a_budget_of_its_own_is_recorded_as_what_it_does():
+    assert CornerSearch(forwards=None, mode="sweep").mode == "sweep"
+    assert CornerSearch(forwards=9, mode="sweep").mode == "fixed"

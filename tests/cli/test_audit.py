@@ -350,7 +350,6 @@ def test_nan_answers_are_exit_3_and_leave_nothing(place, capfd):
         ([*RUN, "--set", "audit.params.sparse-rs.querys=3"], "querys"),
         ([*RUN, "--set", "audit.params.sparse-rs.queries=-1"], "queries"),
         ([*RUN, "--set", "audit.params.sparse-pgd-p.projected=false"], "projected: False"),
-        ([*RUN, "--attacks", "all", "--set", "audit.params.corner-search.mode=sweep"], "sweep"),
         ([*RUN, "--device", "cuda:99"], "cuda"),
         (["audit", "--resume", "nowhere"], "holds no audit"),
         (["audit", "--resume", "cut"], "damaged"),
