@@ -55,7 +55,7 @@ from robust0.auditing.guards import searching
 from robust0.data.datasets import open_dataset
 from robust0.device import search_precision, share_cores
 from robust0.models.checkpoint import load
-from robust0.models.oracle import Oracle, frozen
+from robust0.models.fast.oracle import Oracle, frozen
 from robust0.rng import Stream
 from robust0.threat import Threat
 

@@ -21,11 +21,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import robust0.models  # noqa: F401 - registers our networks
-from robust0.config.build_training import compose, threat_of
-from robust0.config.load import load_recipe
+from robust0.commands.build_training import compose, threat_of
 from robust0.models.adapt import plan
 from robust0.models.build import build
-from robust0.models.oracle import frozen
+from robust0.models.fast.oracle import frozen
+from robust0.recipes.load import load_recipe
 from robust0.training.inner import InnerSparsePGD
 from robust0.training.method import Method, Micro, Moment
 

@@ -27,7 +27,7 @@ from robust0.auditing.guards import searching
 from robust0.device import search_precision, share_cores
 from robust0.models.adapt import plan
 from robust0.models.build import build
-from robust0.models.oracle import Oracle
+from robust0.models.fast.oracle import Oracle
 
 NETWORKS = (
     "preact_resnet18_w16", "preact_resnet18", "resnet18_small", "resnet18", "convnext_tiny",

@@ -68,7 +68,7 @@ from robust0.attacks import SAIF, Attack, GuidedSwap, SigmaZero, SparsePGD, Spar
 from robust0.attacks.engine import Outcome, Waiting, search
 from robust0.data.datasets import open_dataset
 from robust0.models.checkpoint import load
-from robust0.models.oracle import Oracle, frozen
+from robust0.models.fast.oracle import Oracle, frozen
 from robust0.threat import Threat
 
 THREAT = Threat(pixels=20)

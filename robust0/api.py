@@ -10,13 +10,13 @@ from torch import nn
 
 from robust0.auditing.given import given_images
 from robust0.auditing.run import run
-from robust0.config.build_audit import AuditRequest, build_audit
-from robust0.config.build_subject import tensors_digest
-from robust0.config.load import Resolved, load_recipe
+from robust0.commands.build_audit import AuditRequest, build_audit
 from robust0.distributed import World
 from robust0.errors import AttackContractError, ModelError, RecipeError
 from robust0.events import AuditEvent, AuditFinished
+from robust0.recipes.load import Resolved, load_recipe
 from robust0.records import Report, Unit
+from robust0.runs.subject import tensors_digest
 
 
 def audit(

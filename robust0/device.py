@@ -61,7 +61,7 @@ def share_cores(device: torch.device, threads: int | None = None) -> tuple[int, 
 
 
 def search_precision(named: Literal["auto", "fp32", "bf16"], device: torch.device) -> Precision:
-    """The type in which a search multiplies what may be rounded (robust0.models.searching).
+    """The type in which a search multiplies what may be rounded (robust0.models.fast.searching).
 
     ``auto`` is bf16 where the device multiplies it natively.
     """

@@ -12,13 +12,16 @@ PACKAGE = Path(__file__).parents[1] / "robust0"
 # One line per package or module: this dictionary is the diagram. Nothing points up.
 BASE = {"errors"}
 FACTS = {"decision", "events", "records", "wording"}  # no torch, no rich
+ENGINE = BASE | {
+    *("attacks", "data", "distributed", "events", "files", "interrupt", "losses", "models"),
+    *("rng", "runs", "threat"),
+}
 ALLOWED = {
     "errors": set(),
     "files": set(),
     "interrupt": set(),
     "rng": set(),
     "losses": set(),
-    "memory": set(),
     "records": set(),
     "decision": {"records"},
     "wording": {"records"},
@@ -27,53 +30,30 @@ ALLOWED = {
     "distributed": BASE,
     "resources": BASE,
     "threat": BASE,
-    "rundir": BASE | {"files"},
     "download": BASE | {"events", "files"},
     "models": BASE | {"files", "rng"},
     "data": BASE | {"download", "events", "files", "resources", "rng"},
     "attacks": BASE | {"losses", "models", "rng", "threat"},
-    "training": BASE
-    | {"attacks", "data", "distributed", "events", "files", "interrupt", "losses", "models", "rng"}
-    | {"rundir", "threat"},
-    "auditing": BASE
+    "recipes": BASE | {"resources"},
+    "zoo": BASE | FACTS | {"download", "files", "models", "resources"},
+    "runs": BASE | FACTS | {"data", "files", "models", "recipes", "zoo"},
+    "training": ENGINE,
+    "auditing": ENGINE | FACTS,
+    "gate": BASE | FACTS | {"attacks", "auditing", "files", "models", "threat", "zoo"},
+    "writers": BASE | FACTS | {"auditing", "files", "runs"},
+    "commands": ENGINE
     | FACTS
-    | {"attacks", "data", "distributed", "files", "interrupt", "losses", "memory", "models", "rng"}
-    | {"rundir", "threat"},
-    "zoo": BASE | FACTS | {"auditing", "download", "files", "models", "resources"},
-    "config": BASE
-    | FACTS
-    | {
-        "attacks",
-        "auditing",
-        "data",
-        "device",
-        "distributed",
-        "files",
-        "models",
-        "resources",
-        "rng",
-    }
-    | {"rundir", "threat", "training", "zoo"},
+    | {"auditing", "device", "gate", "recipes", "resources", "training", "writers", "zoo"},
     "views": FACTS,
     "cli": BASE
     | FACTS
-    | {
-        "auditing",
-        "config",
-        "data",
-        "device",
-        "distributed",
-        "models",
-        "rundir",
-        "training",
-        "views",
-    }
-    | {"zoo"},
-    "api": BASE | FACTS | {"auditing", "config", "distributed"},
+    | {"auditing", "commands", "data", "device", "distributed", "gate", "models", "recipes"}
+    | {"runs", "training", "views", "writers", "zoo"},
+    "api": BASE | FACTS | {"auditing", "commands", "distributed", "recipes", "runs"},
 }
 # The package's own names: __version__ and the public functions.
 ROOT = {"__init__", "__main__"}
-PYDANTIC = {"auditing", "config", "models", "records", "zoo"}
+PYDANTIC = {"auditing", "commands", "gate", "models", "recipes", "records", "zoo"}
 
 
 def imported(path: Path) -> set[str]:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from robust0.attacks.base import Attack, Reply, S
 from robust0.losses import margin
-from robust0.models.oracle import Oracle
+from robust0.models.fast.oracle import Oracle
 from robust0.threat import Threat
 
 

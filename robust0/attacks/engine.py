@@ -17,7 +17,7 @@ from torch import Tensor
 from robust0.attacks.base import Attack, Rows, S
 from robust0.attacks.calls import Call, Crew, Pulse, Told, query
 from robust0.attacks.judge import Judgement, judge
-from robust0.models.oracle import Oracle
+from robust0.models.fast.oracle import Oracle
 from robust0.rng import Stream
 from robust0.threat import Threat
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from robust0.losses import margin
-from robust0.models.oracle import Oracle, checked_finite
+from robust0.models.fast.oracle import Oracle, checked_finite
 from robust0.threat import Threat
 
 FRAGILE = 1e-3  # logits; closer calls can flip with another batch shape or device

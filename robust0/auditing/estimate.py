@@ -10,7 +10,7 @@ from robust0.auditing.job import AuditJob
 from robust0.distributed import World
 from robust0.events import AttackCost, AuditPlanned
 from robust0.losses import margin
-from robust0.models.oracle import Oracle
+from robust0.models.fast.oracle import Oracle
 
 SECONDS = 1.0  # of measurement, half for each kind of call
 

@@ -15,7 +15,7 @@ from robust0.attacks.base import Rows
 from robust0.attacks.engine import Outcome, Waiting, search
 from robust0.attacks.sparse_pgd import SparsePGD
 from robust0.losses import cross_entropy, margin
-from robust0.models.oracle import Oracle
+from robust0.models.fast.oracle import Oracle
 from robust0.records import Flag
 from robust0.rng import Stream
 from robust0.threat import Threat

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from robust0.errors import EvaluationError
-from robust0.memory import freed_memory_kept
-from robust0.models.oracle import frozen
+from robust0.models.fast.memory import freed_memory_kept
+from robust0.models.fast.oracle import frozen
 
 _FULL = re.compile(r"out of memory|(can't|cannot|not enough memory to) allocate|not enough memory")
 

@@ -1,5 +1,6 @@
-"""Everything an audit needs, as one frozen object; built by robust0.config.build_audit."""
+"""Everything an audit needs, as one frozen object; built by robust0.commands.build_audit."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from robust0.auditing.facts import Facts, Scalar
 from robust0.auditing.plan import Plan
 from robust0.auditing.summary import plan_of
 from robust0.data.imageset import ImageSet
-from robust0.models.oracle import Oracle
+from robust0.models.fast.oracle import Oracle
 from robust0.threat import Threat
 
 
@@ -30,6 +31,7 @@ class AuditJob:
     threads: int  # of one model call; part of the identity
     facts: Facts
     identity: dict[str, Scalar]
+    write_reports: Callable[[Path], object]  # what people read of a finished run
     about: tuple[tuple[str, str], ...] = ()  # what the user should see before it starts
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()

@@ -5,8 +5,8 @@ from torch import nn
 
 from robust0.data.imageset import ImageSet
 from robust0.errors import DataError, ModelError
+from robust0.models.fast.oracle import Oracle, checked_finite, frozen
 from robust0.models.header import one_line
-from robust0.models.oracle import Oracle, checked_finite, frozen
 
 
 def check_model(network: nn.Module, data: ImageSet, rows: int, device: torch.device) -> int:

@@ -10,7 +10,7 @@ from torch import Tensor
 from robust0.attacks.engine import Attempt
 from robust0.attacks.judge import judge
 from robust0.losses import margin
-from robust0.models.oracle import Oracle
+from robust0.models.fast.oracle import Oracle
 from robust0.threat import Threat
 
 HOLDS = 0.3  # how often a hit holds without a chunk, about; only the number of calls depends on it

@@ -10,7 +10,6 @@ from robust0.attacks.calls import Pulse
 from robust0.attacks.engine import Outcome, Waiting, search
 from robust0.attacks.judge import judge
 from robust0.auditing import finish
-from robust0.auditing.artefacts import write_all
 from robust0.auditing.facts import check_identity, read_checks, read_run, write_checks
 from robust0.auditing.flags import CONTROL_IMAGES, check
 from robust0.auditing.guards import enough_memory, searching
@@ -273,7 +272,7 @@ class _Run:
         with writing(job.folder):
             finish.write_report(job.folder, report)
         drop_parts(job.folder)
-        write_all(job.folder)
+        job.write_reports(job.folder)
         yield AuditFinished(report, str(job.folder), None)
 
     def _keep_clean(self) -> None:

@@ -17,7 +17,7 @@ from robust0.auditing.attempts import Attempts, Key, Sparse, merged, write_attem
 from robust0.errors import RunError
 from robust0.files import remove_stale, sync_folder
 from robust0.records import CLEAN, Unit, Verdict
-from robust0.rundir import append_line, read_lines
+from robust0.runs.folder import append_line, read_lines
 
 VERDICTS = "verdicts.jsonl"
 ATTEMPTS = "attempts.safetensors"

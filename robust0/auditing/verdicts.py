@@ -9,7 +9,7 @@ from robust0.attacks.judge import Judgement
 from robust0.auditing.attempts import Key, Sparse
 from robust0.auditing.plan import Stage
 from robust0.auditing.prune import Pruned, prune
-from robust0.models.oracle import Oracle
+from robust0.models.fast.oracle import Oracle
 from robust0.records import CLEAN, Unit, Verdict
 from robust0.threat import Threat
 

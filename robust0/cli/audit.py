@@ -25,10 +25,10 @@ from robust0.views.output import ReportFormat
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from robust0.auditing.gate import Floor
     from robust0.auditing.job import AuditJob
     from robust0.decision import Decision
     from robust0.distributed import World
+    from robust0.gate.decide import Floor
     from robust0.records import Report
 
 
@@ -129,11 +129,11 @@ def audit(
 
     robust0 audit model.safetensors --eps 20
     """
-    from robust0.auditing.gate import parse_floor
-    from robust0.config.audit import open_audit
-    from robust0.config.audit_recipe import AuditOptions
+    from robust0.commands.audit import open_audit
+    from robust0.commands.audit_recipe import AuditOptions
     from robust0.device import resolve
     from robust0.distributed import local_device, world
+    from robust0.gate.decide import parse_floor
     from robust0.views.output import transfer_bars
 
     floors = [parse_floor(text) for text in fail_under or ()]
@@ -193,8 +193,8 @@ def _conclude(
     strict: bool,
 ) -> None:
     """Write the report, then say by the exit code what it means."""
-    from robust0.auditing.gate import decide, floor_checks
     from robust0.errors import AttackContractError, UnreliableError
+    from robust0.gate.decide import decide, floor_checks
     from robust0.views.output import note
 
     decision = decide(report.results, floor_checks(report.results, floors)) if floors else None
@@ -222,9 +222,9 @@ def _conclude(
 
 def _write(report: "Report", decision: "Decision | None", form: ReportFormat) -> None:
     from robust0.auditing.finish import report_text
-    from robust0.auditing.junit import gate_junit, report_junit
-    from robust0.auditing.markdown import gate_markdown, report_markdown
     from robust0.views.report import show_report
+    from robust0.writers.junit import gate_junit, report_junit
+    from robust0.writers.markdown import gate_markdown, report_markdown
 
     match form:
         case ReportFormat.JSON:

@@ -14,7 +14,7 @@ from robust0.views import output
 from robust0.views.output import ReportFormat
 
 if TYPE_CHECKING:
-    from robust0.config.gate import Outcome
+    from robust0.commands.gate import Outcome
 
 
 class PolicyName(StrEnum):
@@ -63,7 +63,7 @@ def gate(
 
     robust0 gate RUN --baseline baseline.json --max-drop 1.0 --policy significant
     """
-    from robust0.config.gate import GateOptions, evaluate, make_baseline
+    from robust0.commands.gate import GateOptions, evaluate, make_baseline
 
     options = GateOptions(
         run=run, baseline=baseline, write_baseline=write_baseline, max_drop=max_drop,
@@ -86,9 +86,9 @@ def gate(
 
 
 def _show(outcome: "Outcome", form: ReportFormat) -> None:
-    from robust0.auditing.junit import gate_junit
-    from robust0.auditing.markdown import gate_markdown
     from robust0.views.gate import show_gate
+    from robust0.writers.junit import gate_junit
+    from robust0.writers.markdown import gate_markdown
 
     for note in outcome.notes:
         output.note(note)

@@ -28,7 +28,7 @@ def publish(decision: "Decision", *, data_on_stdout: bool) -> None:
     """
     if not in_actions():
         return
-    from robust0.auditing.markdown import gate_markdown
+    from robust0.writers.markdown import gate_markdown
 
     stream = sys.stderr if data_on_stdout else sys.stdout
     stream.write("".join(f"{line}\n" for line in annotations(decision)))
@@ -40,7 +40,7 @@ def publish_refusal(refusal: Robust0Error) -> None:
     """Tell Actions that no decision could be made; elsewhere do nothing."""
     if not in_actions():
         return
-    from robust0.auditing.markdown import failure_markdown
+    from robust0.writers.markdown import failure_markdown
 
     sys.stderr.write(annotation("robust0 gate could not decide", refusal.message) + "\n")
     _append("GITHUB_STEP_SUMMARY", failure_markdown(refusal.message, refusal.hint))

@@ -55,11 +55,11 @@ def harden(
 
     robust0 harden --model convnext_tiny --data cifar10
     """
-    from robust0.config.harden import HardenOptions, open_run
+    from robust0.commands.harden import HardenOptions, open_run
     from robust0.device import resolve
     from robust0.distributed import local_device, world
     from robust0.events import TrainFinished
-    from robust0.rundir import read_lines
+    from robust0.runs.folder import read_lines
     from robust0.training.loop import run
     from robust0.training.tensorboard import Scalars
     from robust0.views.curves import draw_curves

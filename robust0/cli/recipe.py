@@ -16,7 +16,7 @@ app = typer.Typer(
 
 
 def _shipped_names(incomplete: str) -> list[str]:
-    from robust0.config.load import list_recipes
+    from robust0.recipes.load import list_recipes
 
     return [name for name in list_recipes() if name.startswith(incomplete)]
 
@@ -24,7 +24,7 @@ def _shipped_names(incomplete: str) -> list[str]:
 @app.command("list")
 def list_command(form: Form = OutputFormat.AUTO) -> None:
     """List the shipped recipes."""
-    from robust0.config.load import list_recipes, load_recipe
+    from robust0.recipes.load import list_recipes, load_recipe
 
     recipes = [load_recipe(name).recipe for name in list_recipes()]
     rows = [
@@ -58,7 +58,7 @@ def show_command(
     form: Form = OutputFormat.AUTO,
 ) -> None:
     """Show a recipe as it would run: every value, where it comes from, and the hash."""
-    from robust0.config.load import load_recipe
+    from robust0.recipes.load import load_recipe
 
     resolved = load_recipe(name, model=model, overrides=overrides or ())
     if form is OutputFormat.JSON:

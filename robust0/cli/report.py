@@ -20,8 +20,8 @@ def report(
 
     Needs neither the model nor the dataset.
     """
-    from robust0.auditing.artefacts import JUNIT, MARKDOWN, rebuild
     from robust0.views.report import show_report
+    from robust0.writers.artefacts import JUNIT, MARKDOWN, rebuild
 
     made, paths = rebuild(run)
     if form is ReportFormat.MARKDOWN:

@@ -23,7 +23,7 @@ def schema(
     ] = Document.REPORT,
 ) -> None:
     """Print the JSON schema of a report, a verdict or a baseline."""
-    from robust0.auditing.baseline import Baseline
+    from robust0.gate.baseline import Baseline
     from robust0.records import Frozen, Report, Verdict
 
     models: dict[Document, type[Frozen]] = {

@@ -12,8 +12,8 @@ from robust0.views import output
 from robust0.views.output import OutputFormat
 
 if TYPE_CHECKING:
-    from robust0.auditing.baseline import Baseline
     from robust0.auditing.job import AuditJob
+    from robust0.gate.baseline import Baseline
     from robust0.records import Report
     from robust0.zoo.cards import Card, RobustScore, Score
     from robust0.zoo.fetch import Found
@@ -129,11 +129,11 @@ def verify_command(
     form: Form = OutputFormat.AUTO,
 ) -> None:
     """Attack a model again as its card says and compare verdict by verdict; exit 1 if it fails."""
-    from robust0.auditing.baseline import Baseline
+    from robust0.gate.baseline import Baseline
+    from robust0.gate.claims import compare, papers
     from robust0.records import Report
     from robust0.zoo.documents import read_json
     from robust0.zoo.fetch import attachment, drive, find, weights
-    from robust0.zoo.verify import compare, papers
 
     with output.transfer_bars() as show:
         found = find(name, zoo)
@@ -165,11 +165,11 @@ def _attacked_again(
     """The verdicts of a second audit; says what differs from the first beside them."""
     import tempfile
 
-    from robust0.auditing.baseline import of_run
-    from robust0.auditing.gate import loose_differences
     from robust0.auditing.rundata import read_run
-    from robust0.config.zoo import open_verification
+    from robust0.commands.verify import open_verification
     from robust0.device import resolve
+    from robust0.gate.baseline import of_run
+    from robust0.gate.decide import loose_differences
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -207,8 +207,8 @@ def add_command(
     ] = None,
 ) -> None:
     """Publish a trained and audited model: card, weights, report and verdicts in a zoo's folder."""
+    from robust0.commands.zoo_add import Publication, add
     from robust0.errors import ZooError
-    from robust0.zoo.add import Publication, add
 
     folder = zoo or Path("model_zoo")
     if zoo is None and not folder.is_dir():

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from robust0 import rng
 from robust0.errors import ModelError
-from robust0.models import preact, small_resnet
 from robust0.models.header import one_line
+from robust0.models.networks import preact, small_resnet
 from robust0.models.normalize import Normalized
 
 Scalar = None | bool | int | float | str

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from robust0.attacks.base import Reply, Rows
 from robust0.attacks.sparse_pgd import SparsePGD, SparsePGDState
 from robust0.losses import cross_entropy, divergence
-from robust0.models.oracle import frozen
+from robust0.models.fast.oracle import frozen
 from robust0.rng import Stream
 from robust0.threat import Threat
 

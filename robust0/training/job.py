@@ -1,4 +1,4 @@
-"""Everything a training run needs, as one frozen object; built by robust0.config.build."""
+"""Everything a training run needs, as one frozen object; built by robust0.commands."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

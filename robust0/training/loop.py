@@ -25,7 +25,7 @@ from robust0.events import (
 )
 from robust0.interrupt import Interrupt
 from robust0.rng import Stream, seeded
-from robust0.rundir import append_line, keep_lines
+from robust0.runs.folder import append_line, keep_lines
 from robust0.training import snapshot as snapshots
 from robust0.training import watch
 from robust0.training.guards import HealthCheck, batch_that_fits, gradient_norm, out_of_memory

@@ -6,7 +6,7 @@ from typing import Literal, cast
 import torch
 from torch import Tensor, nn
 
-from robust0.models.oracle import frozen
+from robust0.models.fast.oracle import frozen
 from robust0.rng import Stream
 from robust0.training.inner import InnerAttack, Lesson
 from robust0.training.labels import LabelSource

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from robust0.attacks.engine import Outcome, Waiting, search
 from robust0.data.imageset import ImageSet
-from robust0.models.oracle import Oracle, frozen
+from robust0.models.fast.oracle import Oracle, frozen
 from robust0.rng import Stream
 from robust0.training.inner import InnerAttack, Lesson, NoAttack
 from robust0.training.job import Watch

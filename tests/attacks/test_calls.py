@@ -9,7 +9,7 @@ from torch import nn
 
 from robust0.attacks.engine import Outcome, Waiting, search
 from robust0.attacks.sparse_rs import SparseRS
-from robust0.models.oracle import Oracle, frozen
+from robust0.models.fast.oracle import Oracle, frozen
 from robust0.threat import Threat
 
 CPU = torch.device("cpu")

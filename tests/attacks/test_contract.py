@@ -13,9 +13,9 @@ from robust0.attacks import ATTACKS, engine
 from robust0.attacks.base import Reply, State
 from robust0.attacks.sparse_pgd import SparsePGD
 from robust0.attacks.sparse_rs import SparseRS
-from robust0.config.efforts import BATTERY, EFFORTS
 from robust0.errors import EvaluationError
-from robust0.models.oracle import Oracle, frozen
+from robust0.models.fast.oracle import Oracle, frozen
+from robust0.recipes.efforts import BATTERY, EFFORTS
 from robust0.threat import Threat
 from tests.attacks.conftest import Problem
 

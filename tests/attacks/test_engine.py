@@ -12,7 +12,7 @@ from robust0.attacks import engine
 from robust0.attacks.base import Reply, State, begin
 from robust0.attacks.calls import Pulse
 from robust0.attacks.engine import Attempt, Outcome, Waiting, search
-from robust0.models.oracle import Oracle, frozen
+from robust0.models.fast.oracle import Oracle, frozen
 from robust0.threat import Threat
 
 CPU = torch.device("cpu")

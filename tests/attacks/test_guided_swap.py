@@ -12,7 +12,7 @@ from robust0.attacks.base import Reply
 from robust0.attacks.guided_swap import GuidedSwap
 from robust0.attacks.moves import ranks
 from robust0.losses import margin
-from robust0.models.oracle import frozen
+from robust0.models.fast.oracle import frozen
 from robust0.threat import Threat
 
 

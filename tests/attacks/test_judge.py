@@ -4,7 +4,7 @@ from torch import nn
 
 from robust0.attacks.judge import FRAGILE, judge
 from robust0.errors import EvaluationError
-from robust0.models.oracle import Oracle
+from robust0.models.fast.oracle import Oracle
 from robust0.threat import Threat
 
 

@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 import pytest
 
 from robust0.attacks import ATTACKS
-from robust0.config.efforts import BATTERY, EFFORTS
+from robust0.recipes.efforts import BATTERY, EFFORTS
 from robust0.threat import Threat
 
 QUICK = {

@@ -8,7 +8,7 @@ import torch
 from robust0.attacks.base import Reply
 from robust0.attacks.sigma_zero import SigmaZero
 from robust0.losses import margin
-from robust0.models.oracle import frozen
+from robust0.models.fast.oracle import frozen
 from robust0.threat import Threat
 
 

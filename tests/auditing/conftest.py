@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from robust0.auditing.given import given_images
 from robust0.auditing.job import AuditJob
-from robust0.config.build_audit import AuditRequest, build_audit
-from robust0.config.load import load_recipe
+from robust0.commands.build_audit import AuditRequest, build_audit
 from robust0.models.normalize import bare
+from robust0.recipes.load import load_recipe
 from robust0.rng import seeded
 
 CPU = torch.device("cpu")

@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from robust0.cli.app import run
-from robust0.rundir import owned
+from robust0.runs.folder import owned
 
 AUDIT = (
     "audit", "toy.safetensors", "--factory", "toy_factory:make", "--data", "npz:toy.npz",
@@ -47,7 +47,7 @@ def start(*arguments, launcher=()):
 # a fork of it. It has computed nothing itself, so a child is as good as new.
 NURSERY = """
 import json, os, sys
-import robust0.auditing.estimate, robust0.auditing.run, robust0.config.audit
+import robust0.auditing.estimate, robust0.auditing.run, robust0.commands.audit
 from robust0.cli.app import run
 
 for line in sys.stdin:

@@ -5,8 +5,8 @@ import pytest
 from robust0.auditing.estimate import measure, plan
 from robust0.auditing.run import run
 from robust0.distributed import World
-from robust0.models import compiling
-from robust0.models.oracle import frozen
+from robust0.models.fast import compiling
+from robust0.models.fast.oracle import frozen
 
 
 def test_the_plan_says_what_runs_and_what_it_costs(make_job):

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from robust0.auditing.flags import check
-from robust0.models.oracle import Oracle, frozen
+from robust0.models.fast.oracle import Oracle, frozen
 from robust0.threat import Threat
 
 CPU = torch.device("cpu")

@@ -5,7 +5,7 @@ from torch import nn
 from robust0.attacks.engine import Attempt
 from robust0.attacks.judge import FRAGILE, judge
 from robust0.auditing.prune import prune
-from robust0.models.oracle import Oracle, frozen
+from robust0.models.fast.oracle import Oracle, frozen
 from robust0.threat import Threat
 
 CPU = torch.device("cpu")

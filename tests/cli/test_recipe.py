@@ -4,8 +4,8 @@ import pytest
 from typer.testing import CliRunner
 
 from robust0.cli.recipe import app
-from robust0.config.load import list_recipes, load_recipe
 from robust0.errors import RecipeError
+from robust0.recipes.load import list_recipes, load_recipe
 
 
 def run(*arguments, **options):

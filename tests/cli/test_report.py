@@ -78,7 +78,7 @@ def test_refusals(folder, tmp_path):
 
 
 def test_a_run_in_use_is_left_alone(folder):
-    from robust0.rundir import owned
+    from robust0.runs.folder import owned
 
     with owned(folder), pytest.raises(RunError, match="another process"):
         run(folder)

@@ -4,9 +4,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from robust0.auditing import baseline as baselines
 from robust0.auditing.rundata import read_run
 from robust0.cli.schema import schema
+from robust0.gate import baseline as baselines
 from tests.auditing.factory_report import make_run
 
 app = typer.Typer()

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from robust0.auditing.baseline import read as read_baseline
 from robust0.auditing.finish import rebuild_report
 from robust0.cli.app import run
-from robust0.config import zoo as config_zoo
+from robust0.commands import verify as config_zoo
 from robust0.data.datasets import open_dataset
 from robust0.errors import DataError
+from robust0.gate.baseline import read as read_baseline
 from robust0.models.build import ModelSpec, build
 from robust0.rng import seeded
 from robust0.zoo.cards import read_card
@@ -189,7 +189,7 @@ def verify(folder, *words) -> int:
 
 @pytest.fixture(autouse=True)
 def fewer_images(monkeypatch):
-    monkeypatch.setattr("robust0.config.zoo.SAMPLE", SOME)
+    monkeypatch.setattr("robust0.commands.verify.SAMPLE", SOME)
 
 
 @pytest.mark.parametrize(("words", "images"), [([], SOME), (["--full"], IMAGES)])

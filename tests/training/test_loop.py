@@ -12,7 +12,7 @@ from torch import nn
 from robust0.distributed import World
 from robust0.errors import RunError, TrainingError
 from robust0.events import EpochDone, OverfittingSeen, Saved, StepDone, TrainFinished, TrainStarted
-from robust0.rundir import read_lines
+from robust0.runs.folder import read_lines
 from robust0.training import loop
 from robust0.training import snapshot as snapshots
 from robust0.training.guards import HealthCheck

@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from robust0.config.build_training import TrainRequest, build_training
-from robust0.config.load import load_recipe
-from robust0.config.methods import method_names
+from robust0.commands.build_training import TrainRequest, build_training
 from robust0.distributed import World
 from robust0.errors import RecipeError
 from robust0.events import StepDone
+from robust0.recipes.load import load_recipe
+from robust0.recipes.methods import method_names
 from robust0.training import loop
 
 PARTS = {

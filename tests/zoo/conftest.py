@@ -9,10 +9,10 @@ import pytest
 from torch import nn
 
 from robust0.auditing.finish import rebuild_report
+from robust0.commands.zoo_add import Publication, add
 from robust0.download import fetch
 from robust0.models.build import ModelSpec, build
 from robust0.models.checkpoint import Budget, Metadata, save
-from robust0.zoo.add import Publication, add
 from tests.auditing.factory_report import Recipe, make_run
 
 NAME = "toy-fast"

@@ -3,11 +3,11 @@ import shutil
 
 import pytest
 
-from robust0.auditing.baseline import read as read_baseline
+from robust0.commands import zoo_add as adding
+from robust0.commands.zoo_add import Publication, add
 from robust0.errors import ModelError, RunError, ZooError
+from robust0.gate.baseline import read as read_baseline
 from robust0.records import Flag, Report
-from robust0.zoo import add as adding
-from robust0.zoo.add import Publication, add
 from robust0.zoo.cards import Index, read_card
 from robust0.zoo.documents import read_json, read_yaml
 from tests.zoo.conftest import COMMAND, NAME, digest_of, fake_audit, save_model

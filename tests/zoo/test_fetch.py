@@ -8,9 +8,9 @@ from huggingface_hub import constants
 from werkzeug import Response
 
 import robust0
+from robust0.commands.zoo_add import write_index
 from robust0.errors import ZooError
 from robust0.models.checkpoint import load
-from robust0.zoo.add import write_index
 from robust0.zoo.cards import read_card
 from robust0.zoo.fetch import attachment, cards, drive, find, locate, pull
 from tests.zoo.conftest import NAME, digest_of

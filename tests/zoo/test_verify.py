@@ -4,15 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from robust0.auditing.baseline import Baseline
-from robust0.auditing.baseline import read as read_baseline
-from robust0.config.zoo import audit_recipe
+from robust0.commands.verify import audit_recipe
+from robust0.gate.baseline import Baseline
+from robust0.gate.baseline import read as read_baseline
+from robust0.gate.claims import Line, chosen, compare, papers
 from robust0.records import Report
 from robust0.resources import shipped
 from robust0.zoo.cards import read_card
 from robust0.zoo.documents import read_json
 from robust0.zoo.roots import INDEX
-from robust0.zoo.verify import Line, chosen, compare, papers
 from tests.zoo.conftest import NAME
 
 SHIPPED = sorted(path for path in shipped("model_zoo").glob("*.yaml") if path.name != INDEX)

@@ -1,0 +1,1 @@
+"""The commands without their terminal: options in, jobs out."""

@@ -1,0 +1,216 @@
+"""From the options of ``robust0 audit`` to a job, and to a locked run directory for it."""
+
+import datetime
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from robust0.auditing.facts import RUN, RunFile, check_identity, read_run, write_run
+from robust0.auditing.job import AuditJob
+from robust0.auditing.store import VERDICTS, clear_stale, writing
+from robust0.commands.audit_recipe import (
+    AuditOptions,
+    budgets_of,
+    check_floors,
+    data_name,
+    resolve,
+)
+from robust0.commands.build_audit import AuditRequest, build_audit
+from robust0.data.datasets import open_dataset
+from robust0.data.imageset import ImageSet
+from robust0.distributed import World
+from robust0.errors import RunError
+from robust0.events import Transfer
+from robust0.files import write_text
+from robust0.recipes.load import Resolved, dump_recipe, load_recipe
+from robust0.runs.folder import owned
+from robust0.runs.subject import Named, find_model, load_model
+
+_RECIPE = "recipe.yaml"
+_KEPT = ("model", "factory", "data_dir", "thorough", "batch_size", "precision", "compile")
+
+
+@contextmanager
+def open_audit(
+    options: AuditOptions,
+    device: torch.device,
+    world: World,
+    progress: Callable[[Transfer], None],
+    *,
+    command: tuple[str, ...] = (),
+    dry_run: bool = False,
+) -> Iterator[tuple[AuditJob, bool]]:
+    """The job, its run directory locked by the leading process, and whether it is resumed.
+
+    Nothing is written before model, data and settings have been accepted; a dry run writes nothing.
+    """
+    if options.resume is None and options.out is None:
+        # Processes must agree on a folder: the latest clock of all names it.
+        moment = world.largest(int(time.time()), device)
+    else:
+        moment = 0
+    folder = options.resume or options.out
+    again = options.resume is not None
+    if folder is not None and world.restarts and (folder / RUN).exists():
+        # torchrun starts a failed group again with the same arguments: that is a resume.
+        options, again = (
+            AuditOptions(resume=folder, data_dir=options.data_dir, floors=options.floors),
+            True,
+        )
+    begin = _recalled if again else _fresh
+    job, resolved = begin(options, device, progress)
+    check_floors(options.floors, job.facts)
+    if dry_run:
+        yield job, again
+        return
+    folder = folder or _fresh_folder(job, moment)
+    job = replace(job, folder=folder, about=(*job.about, ("run", str(folder))))
+    with owned(folder) if world.leads else nullcontext():
+        if world.leads:
+            if again:
+                check_identity(folder, job.identity)
+                clear_stale(folder)
+            else:
+                _remember(folder, job, resolved, options, command, world.size)
+        world.wait()  # nobody writes before the folder is theirs
+        yield job, again
+
+
+def _fresh(
+    options: AuditOptions, device: torch.device, progress: Callable[[Transfer], None]
+) -> tuple[AuditJob, Resolved]:
+    named = find_model(options.model, options.factory, progress)
+    name, warnings = data_name(options, named)
+    known = named.metadata.eval_budget if named.metadata is not None else None
+    asked = budgets_of(options.eps, options.unit, None if options.recipe else known)
+    resolved = resolve(options, named, name, asked)
+    budgets = asked[0] if asked else (resolved.recipe.threat.budget,)
+    job = _build(options, resolved, named, budgets, device, progress, warnings)
+    return job, resolved
+
+
+def _recalled(
+    options: AuditOptions, device: torch.device, progress: Callable[[Transfer], None]
+) -> tuple[AuditJob, Resolved]:
+    """The job of a run, from its own recipe and options; only files and hardware may change."""
+    folder = options.resume or Path()
+    run = read_run(folder)
+    same = AuditOptions(resume=options.resume, data_dir=options.data_dir, floors=options.floors)
+    if options != same:
+        raise RunError(
+            "--resume goes on with the settings of the run; they cannot be changed",
+            "leave out all but --device, --data-dir, --strict, --fail-under and --output-format",
+        )
+    kept: dict[str, Any] = dict(run.options)
+    budgets = tuple(kept.pop("budgets"))
+    kept["data_dir"] = options.data_dir or (Path(kept["data_dir"]) if kept["data_dir"] else None)
+    options = replace(options, **kept)
+    resolved = load_recipe(str(folder / _RECIPE))
+    named = find_model(options.model, options.factory, progress)
+    job = _build(options, resolved, named, budgets, device, progress, ())
+    # The words of the first start: results must not depend on where the run is taken up again.
+    return replace(job, facts=run.facts), resolved
+
+
+def _build(
+    options: AuditOptions,
+    resolved: Resolved,
+    named: Named,
+    budgets: tuple[int, ...],
+    device: torch.device,
+    progress: Callable[[Transfer], None],
+    warnings: tuple[str, ...],
+) -> AuditJob:
+    data, notes = _open_images(resolved, options.data_dir, progress)
+    data = data.to(device)
+    subject = load_model(named, data, seed=resolved.recipe.audit.seed)
+    network = subject.network.to(device)
+    if device.type != "mps":
+        network = network.to(memory_format=torch.channels_last)
+    known = named.metadata
+    request = AuditRequest(
+        network=network,
+        data=data,
+        budgets=budgets,
+        device=device,
+        model=named.shown,
+        arch=named.arch,
+        sha256=subject.sha256,
+        method=known.method if known is not None else None,
+        identity=subject.identity(),
+        mean=subject.mean,
+        std=subject.std,
+        class_names=known.class_names if known is not None else (),
+        thorough=options.thorough,
+        rows=options.batch_size,
+        precision=options.precision,
+        compile=options.compile,
+        notes=(*subject.notes, *notes),
+        warnings=warnings,
+    )
+    return build_audit(resolved, request)
+
+
+def _open_images(
+    resolved: Resolved, data_dir: Path | None, progress: Callable[[Transfer], None]
+) -> tuple[ImageSet, tuple[str, ...]]:
+    spec, wanted = resolved.recipe.dataset, resolved.recipe.audit.images
+    data = open_dataset(
+        spec.name, "test", data_dir=data_dir, variant=spec.variant, image_size=spec.image_size,
+        class_list=spec.classes, progress=progress,
+    )  # fmt: skip
+    count = min(wanted or len(data), len(data))
+    notes = (f"{data.name} has only {len(data):,} images: all are used",)
+    few = wanted is not None and wanted > len(data)
+    return data.subset(torch.arange(count)), notes if few else ()
+
+
+def _fresh_folder(job: AuditJob, moment: int) -> Path:
+    when = datetime.datetime.fromtimestamp(moment).astimezone().strftime("%Y-%m-%dT%H-%M-%S")
+    subject = job.facts.subject
+    words = (re.sub(r"[^A-Za-z0-9.]+", "-", word) for word in (subject.dataset, subject.arch))
+    return Path("runs") / f"{when}_audit_{'_'.join(word.strip('-')[-60:] for word in words)}"
+
+
+def _remember(
+    folder: Path,
+    job: AuditJob,
+    resolved: Resolved,
+    options: AuditOptions,
+    command: tuple[str, ...],
+    processes: int,
+) -> None:
+    """Everything a resumed run or a rebuilt report needs beside the verdicts."""
+    if any((folder / name).exists() for name in (RUN, VERDICTS, "options.json")):
+        raise RunError(
+            f"{folder} already holds a run",
+            f"go on with robust0 audit --resume {folder}, or choose another -o",
+        )
+    kept = {key: asdict(options)[key] for key in _KEPT}
+    kept = {key: str(value) if isinstance(value, Path) else value for key, value in kept.items()}
+    settings = job.facts.settings
+    kept |= {"model": _absolute(options.model), "budgets": list(settings.budgets)}
+    kept["precision"] = "bf16" if settings.search_dtype == "bfloat16" else "fp32"  # not auto
+    run = RunFile(
+        identity=job.identity,
+        options=kept,
+        image_shape=job.data.image_shape,
+        facts=job.facts,
+        started=datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
+        command=command,
+        processes=processes,
+    )
+    with writing(folder):
+        write_text(folder / _RECIPE, dump_recipe(resolved.recipe))
+        write_run(folder, run)  # last: a folder with it can be resumed
+
+
+def _absolute(model: str | None) -> str | None:
+    """A checkpoint's path as seen from anywhere; other names stay as they are."""
+    return str(Path(model).absolute()) if model and Path(model).exists() else model

@@ -1,0 +1,240 @@
+"""From a resolved recipe, a model and images to an AuditJob."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import nn
+
+from robust0.auditing.facts import Facts, Scalar
+from robust0.auditing.job import AuditJob
+from robust0.auditing.plan import Plan
+from robust0.auditing.preflight import check_model
+from robust0.commands.build_attacks import attack_entries, attack_facts
+from robust0.data.imageset import ImageSet
+from robust0.device import search_precision, share_cores
+from robust0.errors import ModelError, RecipeError
+from robust0.models.fast.oracle import MIN_ROWS, Oracle
+from robust0.recipes.efforts import BATTERY, GROUPS
+from robust0.recipes.load import Resolved
+from robust0.records import Settings, Subject
+from robust0.threat import Threat
+from robust0.writers.artefacts import write_all
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditRequest:
+    """What is said beside the recipe: the network, the images, budgets, files and hardware."""
+
+    network: nn.Module  # on the device
+    data: ImageSet  # on the device, cut to the images of the audit
+    budgets: tuple[int, ...]
+    device: torch.device
+    model: str
+    arch: str
+    sha256: str | None = None
+    method: str | None = None
+    identity: str = ""  # of the weights
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+    class_names: tuple[str, ...] = ()  # of the model, where it knows them
+    thorough: bool = False
+    rows: int | None = None  # images per model call; None: what suits the device
+    precision: Literal["auto", "fp32", "bf16"] = "auto"  # of the search
+    compile: bool = False
+    threads: int | None = None  # of one model call; None: what suits the device
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def build_audit(resolved: Resolved, request: AuditRequest) -> AuditJob:
+    """The job; refuses what the model or the images cannot do, before anything is written."""
+    recipe, data, device = resolved.recipe, request.data, request.device
+    unit = recipe.threat.unit
+    budgets = tuple(sorted(set(request.budgets), reverse=True))
+    for budget in budgets:
+        Threat.of(budget, unit).check(torch.empty(1, *data.image_shape, device="meta"))
+    rows = _rows(request.rows, data, device)
+    lanes, threads = share_cores(device, request.threads)
+    precision = search_precision(request.precision, device)
+    classes = check_model(request.network, data, rows, device)
+    names = _class_names(request, classes)
+    entries = attack_entries(recipe.audit.attacks)
+    settings = Settings(
+        recipe=resolved.hash,
+        mode=recipe.audit.mode,
+        effort=recipe.audit.effort,
+        seed=recipe.audit.seed,
+        budgets=budgets,
+        unit=unit,
+        compute_rows=rows,
+        search_dtype="bfloat16" if precision == "bf16" else "float32",
+        compiled=request.compile,
+        device=device.type,
+        torch=torch.__version__,
+    )
+    subject = _subject(request, classes)
+    running = tuple(name for name, _ in entries)
+    order = Plan(budgets, running, settings.mode == "cascade", request.thorough)
+    facts = Facts(
+        subject=subject,
+        settings=settings,
+        thorough=request.thorough,
+        class_names=names,
+        attacks=attack_facts(entries, settings, data.image_shape, classes),
+        ensembles={"saa": GROUPS["saa"]} if order.tells(GROUPS["saa"]) else {},
+        untested=_untested(subject, settings, sorted(set(BATTERY) - set(running))),
+    )
+    return AuditJob(
+        title=_title(subject, settings),
+        folder=None,
+        network=request.network,
+        oracle=Oracle(
+            request.network,
+            rows,
+            device,
+            search_dtype=torch.bfloat16 if precision == "bf16" else None,
+            compiled=request.compile,
+            lanes=lanes,
+        ),
+        data=data,
+        attacks=entries,
+        device=device,
+        threads=threads,
+        facts=facts,
+        identity=_identity(facts, request, threads),
+        write_reports=write_all,
+        about=_about(facts),
+        notes=request.notes,
+        warnings=request.warnings,
+    )
+
+
+# Not 32: with AVX2, MKL rounds a row of such a product by its place (one to three over sixes do).
+_CPU_ROWS = (16, 24, 48)
+_GPU_ROWS = (16, 32, 64, 128, 256, 512)
+
+
+def _rows(wanted: int | None, data: ImageSet, device: torch.device) -> int:
+    if wanted is not None and wanted < MIN_ROWS:
+        raise RecipeError(
+            f"--batch-size must be at least {MIN_ROWS}, got {wanted}",
+            "smaller calls round differently and are slower",
+        )
+    if wanted is not None:
+        return wanted
+    _, height, width = data.image_shape
+    small = height * width <= 64 * 64
+    if device.type == "cuda":
+        sizes = _GPU_ROWS[: None if small else -2]
+    else:
+        sizes = _CPU_ROWS if small else _CPU_ROWS[:1]
+    # A call is filled up to its row count: a third of the images is what often stays to attack.
+    return max((size for size in sizes if size <= len(data) // 3), default=sizes[0])
+
+
+def _class_names(request: AuditRequest, classes: int) -> tuple[str, ...]:
+    names = request.data.class_names
+    numbered = request.data.name.startswith(("npz:", "given"))  # files may lack the last classes
+    if len(names) != classes and not (numbered and len(names) < classes):
+        raise ModelError(
+            f"the model has {classes} classes, {request.data.name} has {len(names)}",
+            "audit it on the data it was trained for",
+        )
+    if len(names) == classes:
+        return names
+    known = request.class_names
+    return known if len(known) == classes else tuple(str(label) for label in range(classes))
+
+
+def _subject(request: AuditRequest, classes: int) -> Subject:
+    data = request.data
+    ids = ",".join(str(image) for image in data.ids.tolist())
+    return Subject(
+        model=request.model,
+        arch=request.arch,
+        sha256=request.sha256,
+        method=request.method,
+        dataset=data.name,
+        split=data.split,
+        data_fingerprint=data.fingerprint,
+        image_ids=hashlib.sha256(ids.encode()).hexdigest(),
+        images=len(data),
+        classes=classes,
+        mean=request.mean,
+        std=request.std,
+    )
+
+
+def _identity(facts: Facts, request: AuditRequest, threads: int) -> dict[str, Scalar]:
+    settings, subject = facts.settings, facts.subject
+    revisions = ", ".join(f"{attack.name} {attack.revision}" for attack in facts.attacks)
+    return {
+        "model": request.identity,
+        "recipe": settings.recipe,
+        "budgets": f"{', '.join(str(budget) for budget in settings.budgets)} {settings.unit}s",
+        "thorough": facts.thorough,
+        "data fingerprint": subject.data_fingerprint,
+        "image ids": subject.image_ids,
+        "seed": settings.seed,
+        "attack revisions": revisions,
+        "rows per call (--batch-size)": settings.compute_rows,
+        "search precision": settings.search_dtype,
+        "compile": settings.compiled,
+        "torch version": settings.torch,
+        "device": settings.device,
+        "threads per call (OMP_NUM_THREADS)": threads,
+    }
+
+
+def _title(subject: Subject, settings: Settings) -> str:
+    budgets = ", ".join(str(budget) for budget in settings.budgets)
+    unit = settings.unit if settings.budgets == (1,) else f"{settings.unit}s"
+    model = f"{subject.arch} {subject.method}" if subject.method else subject.arch
+    return (
+        f"{model} · {subject.dataset} {subject.split}, {subject.images:,} images · "
+        f"{budgets} {unit} · {settings.effort} · seed {settings.seed}"
+    )
+
+
+def _about(facts: Facts) -> tuple[tuple[str, str], ...]:
+    """What the user should see before it starts; defaults included."""
+    settings, subject = facts.settings, facts.subject
+    plain = all(value == 0 for value in subject.mean) and all(value == 1 for value in subject.std)
+    if not subject.mean:
+        normalisation = "the network's own"
+    elif plain:
+        normalisation = "none: the network takes [0, 1]"
+    else:
+        mean = ", ".join(f"{value:.4g}" for value in subject.mean)
+        std = ", ".join(f"{value:.4g}" for value in subject.std)
+        normalisation = f"mean {mean}; std {std}"
+    digest = f" (sha256 {subject.sha256[:12]})" if subject.sha256 else ""
+    smaller = " · smaller budgets on " + ("all images" if facts.thorough else "images that fell")
+    speed = f"{settings.compute_rows} images per call, {settings.search_dtype} search"
+    return (
+        ("model", f"{subject.model}{digest}"),
+        ("network", f"{subject.arch}, {subject.classes} classes"),
+        ("normalisation", normalisation),
+        ("data", f"{subject.dataset} {subject.split}, the first {subject.images:,} images"),
+        ("budget", f"{', '.join(str(b) for b in settings.budgets)} {settings.unit}s"
+         + (smaller if len(settings.budgets) > 1 else "")),
+        ("mode", f"{settings.mode}, effort {settings.effort}, seed {settings.seed}"),
+        ("hardware", f"{settings.device}, {speed}" + (", compiled" if settings.compiled else "")),
+    )  # fmt: skip
+
+
+def _untested(subject: Subject, settings: Settings, idle: Sequence[str]) -> tuple[str, ...]:
+    budgets = ", ".join(str(budget) for budget in settings.budgets)
+    unit = "single features" if settings.unit == "pixel" else "whole pixels"
+    lines = [
+        f"more than {budgets.split(',')[0]} changed {settings.unit}s, and budgets in {unit}",
+        "other threats: l1, l2 and l-infinity noise, patches, shifts, corruptions, natural change",
+        "targeted attacks, and attacks adapted to a particular defence",
+        f"images other than these {subject.images:,} of {subject.dataset}",
+    ]
+    if idle:
+        lines.insert(0, f"attacks that were not run: {', '.join(idle)}")
+    return tuple(lines)

@@ -1,0 +1,242 @@
+"""From a resolved recipe to a TrainJob: opens data, builds the network, composes the method."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from robust0.attacks.guided_swap import GuidedSwap
+from robust0.data.augment import Augment
+from robust0.data.datasets import open_dataset
+from robust0.data.imageset import ImageSet
+from robust0.errors import DataError, RecipeError
+from robust0.events import Transfer
+from robust0.models.checkpoint import Budget, save
+from robust0.recipes.load import Resolved
+from robust0.recipes.schema import (
+    SGD,
+    AdamW,
+    OneCycle,
+    ResizedCrop,
+    Shift,
+    Steps,
+    ThreatSpec,
+    TrainingSpec,
+)
+from robust0.rng import Stream
+from robust0.runs.network import Network, network_for
+from robust0.threat import Threat
+from robust0.training import inner, labels, noise, objectives
+from robust0.training.job import TrainJob, Watch
+from robust0.training.method import Method
+from robust0.training.schedule import OneCycleSchedule, Optim, Schedule, StepSchedule
+
+
+@dataclass(frozen=True, slots=True)
+class TrainRequest:
+    """What the command line says beside the recipe: files and hardware."""
+
+    folder: Path
+    device: torch.device
+    data_dir: Path | None = None
+    start_from: str | None = None  # a checkpoint to fine-tune
+    factory: str | None = None  # package.module:callable that makes the network
+    compile: bool = False
+    stop_on_overfitting: bool = False
+    workers: int | None = None  # processes that decode image files; None: one per core
+    progress: Callable[[Transfer], None] | None = None  # told about a download
+
+
+def build_training(resolved: Resolved, request: TrainRequest) -> TrainJob:
+    """The job of a recipe; refuses what the data or the model cannot do."""
+    recipe = resolved.recipe
+    data = open_dataset(
+        recipe.dataset.name, "train", data_dir=request.data_dir, variant=recipe.dataset.variant,
+        image_size=recipe.dataset.image_size, class_list=recipe.dataset.classes,
+        progress=request.progress,
+    ).to(request.device)  # fmt: skip
+    spec, threat = recipe.training, threat_of(recipe.training.threat)
+    for budget in (threat, threat_of(recipe.threat)):
+        budget.check(torch.empty(1, *data.image_shape, device="meta"))
+    if spec.precision == "fp16" and request.device.type != "cuda":
+        raise RecipeError(
+            "training.precision fp16 needs a CUDA device", "use bf16 or fp32 on this device"
+        )
+    network = network_for(
+        recipe.model, data, source=request.start_from, factory=request.factory, seed=spec.seed
+    )
+    network.describe(data)  # what a checkpoint could not say is refused now, not after an epoch
+    rows, reserved = split_rows(data, spec.reserved, spec.images)
+    method = compose(spec, threat, data.labels, len(data.class_names))
+    fingerprint = data.subset(rows).fingerprint
+    return TrainJob(
+        title=f"{network.name} · {spec.method} · {data.name} · {threat}",
+        folder=request.folder,
+        network=network.module.to(request.device),
+        data=data,
+        rows=rows,
+        reserved=reserved,
+        method=method,
+        optim=_optim(spec.optimizer),
+        schedule=_schedule(spec.schedule),
+        watch=_watch(spec, threat_of(recipe.threat), stop=request.stop_on_overfitting),
+        epochs=spec.epochs,
+        batch_size=spec.batch_size,
+        accumulate=spec.accumulate,
+        augment=_augment(spec.augment),
+        workers=request.workers,
+        precision=spec.precision,
+        channels_last=spec.channels_last,
+        compile=request.compile,
+        clip_norm=spec.clip_norm,
+        snapshot_minutes=spec.checkpoint_minutes,
+        seed=spec.seed,
+        device=request.device,
+        identity={
+            "recipe hash": resolved.hash,
+            "training images": fingerprint,
+            "network": network.name,
+            "start": network.start,
+            "device": request.device.type,
+            "torch": torch.__version__,
+            "compile": request.compile,
+        },
+        export=_Exporter(resolved, network, data, fingerprint),
+        notes=network.notes,
+    )
+
+
+def threat_of(spec: ThreatSpec) -> Threat:
+    """The threat of a recipe's budget."""
+    return Threat(pixels=spec.pixels, features=spec.features)
+
+
+def split_rows(data: ImageSet, reserved: int, images: int | None) -> tuple[Tensor, Tensor]:
+    """Positions to train on and positions kept out; the same for every run on this data.
+
+    At most a tenth of a small set is kept out.
+    """
+    kept_out = min(reserved, len(data) // 10)
+    order = Stream.of("reserved").permutation(len(data)).to(data.device)
+    held, free = order[:kept_out], order[kept_out:]
+    if images is not None and images > len(free):
+        raise DataError(
+            f"{images} training images were asked for, {data.name} has {len(free)} beside the "
+            f"{kept_out} reserved ones",
+            f"use at most {len(free)}",
+        )
+    return free[:images].sort().values, held
+
+
+def compose(spec: TrainingSpec, threat: Threat, classes_of: Tensor, classes: int) -> Method:
+    """The method from its four parts."""
+    return Method(
+        noise=_noise(spec, threat),
+        labels=_labels(spec, classes_of, classes),
+        inner=_inner(spec, threat),
+        objective=_objective(spec),
+        attack_labels=spec.inner.labels if spec.inner.kind == "sparse-pgd" else "hard",
+        observe=spec.labels.input if spec.labels.kind == "self-adaptive" else "noisy",
+    )
+
+
+def _noise(spec: TrainingSpec, threat: Threat) -> noise.InputNoise:
+    if spec.noise.kind == "none":
+        return noise.NoNoise()
+    return noise.SparseNoise(threat, spec.noise.factor, spec.noise.values)
+
+
+def _labels(spec: TrainingSpec, classes_of: Tensor, classes: int) -> labels.LabelSource:
+    match spec.labels.kind:
+        case "hard":
+            return labels.HardLabels(classes_of, classes)
+        case "smoothed":
+            return labels.HardLabels(classes_of, classes, spec.labels.amount)
+        case "self-adaptive":
+            return labels.SelfAdaptiveLabels(
+                classes_of, classes, momentum=spec.labels.momentum, start=spec.labels.start
+            )
+
+
+def _inner(spec: TrainingSpec, threat: Threat) -> inner.InnerAttack:
+    given = spec.inner
+    if given.kind == "none":
+        return inner.NoAttack()
+    return inner.InnerSparsePGD(
+        threat, steps=given.steps, alpha=given.alpha, beta=given.beta, patience=given.patience,
+        gradient=given.gradient, select=given.select, skip_misclassified=given.skip_misclassified,
+        stop_early=given.stop_early, loss=given.loss,
+    )  # fmt: skip
+
+
+def _objective(spec: TrainingSpec) -> objectives.Objective:
+    match spec.objective.kind:
+        case "clean":
+            return objectives.CleanObjective()
+        case "adversarial":
+            return objectives.AdversarialObjective()
+        case "tradeoff":
+            return objectives.TradeoffObjective(spec.objective.alpha)
+        case "trades":
+            return objectives.TradesObjective(spec.objective.beta)
+
+
+def _optim(spec: SGD | AdamW) -> Optim:
+    options: dict[str, Any] = (
+        {"momentum": spec.momentum, "nesterov": spec.nesterov}
+        if isinstance(spec, SGD)
+        else {"betas": spec.betas, "eps": spec.eps}
+    )
+    return Optim(spec.kind, spec.lr, spec.weight_decay, spec.decay_all, options)
+
+
+def _schedule(spec: Steps | OneCycle) -> Schedule:
+    if isinstance(spec, Steps):
+        return StepSchedule(spec.milestones, spec.factor)
+    return OneCycleSchedule(spec.warmup, spec.start, spec.end, spec.shape)
+
+
+def _augment(spec: Shift | ResizedCrop) -> Augment:
+    if isinstance(spec, Shift):
+        return Augment(pad=spec.pad, flip=spec.flip)
+    return Augment(pad=0, flip=spec.flip, min_area=spec.scale)
+
+
+def _watch(spec: TrainingSpec, threat: Threat, *, stop: bool) -> Watch:
+    probe = spec.probe
+    attacks = (("guided-swap", GuidedSwap(forwards=probe.forwards)),)
+    return Watch(attacks, threat, probe.images, probe.every, probe.collapse, stop)
+
+
+@dataclass(frozen=True, slots=True)
+class _Exporter:
+    """Writes a checkpoint with everything an audit needs to know."""
+
+    resolved: Resolved
+    network: Network
+    data: ImageSet
+    fingerprint: str
+
+    def __call__(self, path: Path, module: nn.Module, metrics: dict[str, float]) -> None:
+        recipe = self.resolved.recipe
+        metadata = self.network.describe(
+            self.data,
+            dataset=self.data.name,
+            variant=recipe.dataset.variant,
+            training_ids=self.fingerprint,
+            recipe=self.resolved.hash,
+            method=recipe.training.method,
+            train_budget=_budget(recipe.training.threat),
+            eval_budget=_budget(recipe.threat),
+            epochs=metrics["epoch"],
+            seed=recipe.training.seed,
+            metrics=metrics,
+        )
+        save(path, module, metadata)
+
+
+def _budget(spec: ThreatSpec) -> Budget:
+    return Budget(unit=spec.unit, sites=spec.budget)

@@ -1,0 +1,205 @@
+"""From the options of ``robust0 gate`` to a decision: reads runs and baselines, wires a replay."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from pathlib import Path
+
+from robust0.auditing.rundata import RunData, read_run
+from robust0.decision import Check, Decision, Replay
+from robust0.errors import EvaluationError, RecipeError, RunError
+from robust0.events import Transfer
+from robust0.gate import baseline as baselines
+from robust0.gate.baseline import Baseline
+from robust0.gate.decide import (
+    Policy,
+    decide,
+    default_metric,
+    drop_check,
+    floor_checks,
+    judge_replay,
+    loose_differences,
+    parse_floor,
+    parse_metric,
+    percentage,
+    require_comparable,
+)
+from robust0.records import Report
+from robust0.wording import identity_of, tidy
+
+MAX_DROP = 1.0
+Progress = Callable[[Transfer], None]
+
+
+@dataclass(frozen=True, slots=True)
+class GateOptions:
+    """What the command line said; None and empty mean that it did not."""
+
+    run: Path | None = None
+    baseline: Path | None = None
+    write_baseline: Path | None = None
+    max_drop: float | None = None
+    policy: Policy | None = None
+    metrics: tuple[str, ...] = ()
+    floors: tuple[str, ...] = ()
+    replay: bool = False
+    fail_on_replay: bool = False
+    model: str | None = None
+    factory: str | None = None
+    device: str = "auto"
+    data_dir: Path | None = None
+
+    @property
+    def allowed(self) -> Fraction:
+        """The largest drop in points."""
+        value = MAX_DROP if self.max_drop is None else self.max_drop
+        return percentage(repr(value), "--max-drop", "give points of accuracy, e.g. --max-drop 1")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A decision, the report it is about, and what should be said beside it."""
+
+    decision: Decision
+    report: Report | None
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def evaluate(options: GateOptions, progress: Progress) -> Outcome:
+    """Decide; everything that cannot be compared or read is refused, never passed."""
+    _check(options)
+    allowed, floors = options.allowed, [parse_floor(text) for text in options.floors]
+    before = None if options.baseline is None else baselines.read(options.baseline)
+    if options.run is None:
+        return _replay_only(options, _there(before), allowed, progress)
+    run = read_run(options.run)
+    _refuse_silent_sample(run)
+    _refuse_violations(run)
+    after = baselines.of_run(run)
+    results, checks = run.report.results, list[Check]()
+    notes: tuple[str, ...] = ()
+    if before is not None:
+        require_comparable(before, after)
+        notes = tuple(f"differs from the baseline: {d}" for d in loose_differences(before, after))
+        metrics = [parse_metric(text) for text in options.metrics] or [default_metric(results)]
+        policy = options.policy or "strict"
+        checks += [drop_check(before, after, metric, allowed, policy) for metric in metrics]
+    checks += floor_checks(results, floors)
+    replay = None
+    if options.replay:
+        replay = _replayed(options, _there(before), run, allowed, progress)
+    doubts = [f"{flag.name}: {flag.message}" for flag in results.flags if flag.fatal]
+    decision = decide(results, checks, replay)
+    warnings = (*(tidy(f"unreliable: {doubt}", 600) for doubt in doubts), *_alarm(decision))
+    return Outcome(decision, run.report, notes, warnings)
+
+
+def make_baseline(options: GateOptions) -> tuple[Path, Baseline]:
+    """Write the baseline of a run."""
+    others = (options.baseline, options.max_drop, options.policy, options.model, options.factory)
+    asked = any(value is not None for value in others) or options.metrics or options.floors
+    if options.write_baseline is None or options.run is None:
+        raise RecipeError("--write-baseline needs a RUN", "robust0 gate RUN --write-baseline FILE")
+    if asked or options.replay or options.fail_on_replay:
+        raise RecipeError(
+            "--write-baseline only writes; it decides nothing",
+            "gate first, then write the baseline with a command of its own",
+        )
+    run = read_run(options.run)
+    _refuse_silent_sample(run)
+    _refuse_violations(run)
+    made = baselines.of_run(run, attempts=baselines.KEPT)
+    baselines.write(options.write_baseline, made)
+    return options.write_baseline, made
+
+
+def _check(options: GateOptions) -> None:
+    """Refuse options that say nothing, or that nothing would read."""
+    if options.baseline is None:
+        if not options.floors:
+            raise RecipeError(
+                "a gate needs a condition", "give --baseline FILE or --fail-under saa=60"
+            )
+        paired = (options.max_drop, options.policy, options.metrics or None)
+        if any(value is not None for value in paired):
+            raise RecipeError(
+                "--max-drop, --policy and --metric compare with a baseline", "give --baseline FILE"
+            )
+    if options.fail_on_replay and not options.replay:
+        raise RecipeError("--fail-on-replay needs --replay", "add --replay")
+    named = options.model is not None or options.factory is not None
+    if options.run is None:
+        if not (options.replay and named):
+            raise RecipeError(
+                "no RUN was given",
+                "give a run directory, or --replay --model MODEL --baseline FILE",
+            )
+        if options.floors or options.metrics or options.policy is not None:
+            raise RecipeError(
+                "--fail-under, --metric and --policy judge a run", "give a run directory"
+            )
+    elif named:
+        raise RecipeError(
+            "--model and --factory are for a replay without RUN", "leave them out, or leave out RUN"
+        )
+
+
+def _there(before: Baseline | None) -> Baseline:
+    if before is None:
+        raise RecipeError("--replay needs a baseline", "give --baseline FILE")
+    return before
+
+
+def _refuse_silent_sample(run: RunData) -> None:
+    """An audit may fall back to the embedded sample with a banner; a gate must not rest on that."""
+    words = run.info.command
+    said = ("--data", "sample") in pairwise(words) or {"--data=sample", "--recipe"} & set(words)
+    if run.report.results.subject.dataset == "sample" and words and not said:
+        raise RunError(
+            "this run used the embedded sample because the full data was absent",
+            "audit with --data sample, or pull the data first: robust0 data pull cifar10",
+        )
+
+
+def _refuse_violations(run: RunData) -> None:
+    """Numbers of attacks that broke their own promises decide nothing."""
+    rows = [row for result in run.report.results.budgets for row in result.attacks]
+    broken = sum(row.violations for row in rows)
+    if broken:
+        raise EvaluationError(
+            f"attacks of this run broke their own promises {broken} times: nothing rests on it",
+            "audit again; the report names the attacks",
+        )
+
+
+def _replayed(
+    options: GateOptions,
+    before: Baseline,
+    run: RunData | None,
+    allowed: Fraction,
+    progress: Progress,
+) -> Replay:
+    from robust0.commands.replay import open_subject
+    from robust0.gate.replay import replay
+
+    subject = open_subject(options, before, run, progress)
+    result = replay(subject.network, before, subject.images, subject.labels, subject.ids)
+    return judge_replay(result, allowed, decisive=options.fail_on_replay)
+
+
+def _replay_only(
+    options: GateOptions, before: Baseline, allowed: Fraction, progress: Progress
+) -> Outcome:
+    replay = _replayed(options, before, None, allowed, progress)
+    identity = identity_of(before.settings, len(before.attacks), len(before.ids))
+    decision = Decision(identity=f"baseline: {identity}", checks=(), replay=replay)
+    return Outcome(decision, None, warnings=_alarm(decision))
+
+
+def _alarm(decision: Decision) -> tuple[str, ...]:
+    replay = decision.replay
+    if replay is None or not replay.alarm or replay.decisive:
+        return ()
+    return (f"{replay.result.sentence()} (--fail-on-replay would fail)",)

@@ -1,0 +1,185 @@
+"""From the options of ``robust0 harden`` to a job in a locked run directory."""
+
+import datetime
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from robust0.commands.build_training import TrainRequest, build_training
+from robust0.distributed import World
+from robust0.errors import ModelError, RunError
+from robust0.events import Transfer
+from robust0.files import write_text
+from robust0.models.checkpoint import read_metadata
+from robust0.recipes.load import Resolved, dump_recipe, load_recipe, recipe_of
+from robust0.runs.folder import owned
+from robust0.training.job import TrainJob
+from robust0.zoo.fetch import locate
+
+
+@dataclass(frozen=True, slots=True)
+class HardenOptions:
+    """What the command line said; None and empty mean "as the recipe has it"."""
+
+    model: str | None = None
+    data: str | None = None
+    recipe: str | None = None
+    method: str | None = None
+    steps: int | None = None
+    epochs: int | None = None
+    train_images: int | None = None
+    batch_size: int | None = None
+    seed: int | None = None
+    start_from: str | None = None
+    factory: str | None = None
+    pretrained: bool = False
+    out: Path | None = None
+    resume: Path | None = None
+    data_dir: Path | None = None
+    workers: int | None = None
+    compile: bool = False
+    stop_on_co: bool = False
+    overrides: tuple[str, ...] = ()
+
+    def recipe_changes(self) -> list[str]:
+        """The options that are values of the recipe, as ``--set`` texts; ``--set`` itself last."""
+        named = {
+            "dataset.name": self.data,
+            "training.method": self.method,
+            "training.inner.steps": self.steps,
+            "training.epochs": self.epochs,
+            "training.images": self.train_images,
+            "training.batch_size": self.batch_size,
+            "training.seed": self.seed,
+            "model.pretrained": True if self.pretrained else None,
+        }
+        changes = [
+            f"{key}={json.dumps(value)}" for key, value in named.items() if value is not None
+        ]
+        if self.data is not None and ":" in self.data and self.recipe is None:
+            changes.append("dataset.image_size=null")  # the images' own, not the fallback recipe's
+        return [*changes, *self.overrides]
+
+
+def resolve(options: HardenOptions) -> Resolved:
+    """The recipe of a fresh run; a checkpoint to start from brings its own model and data."""
+    if options.factory is not None and (options.model is not None or options.pretrained):
+        raise ModelError(
+            "--factory makes the network; --model and --pretrained name another",
+            "leave out one of them",
+        )
+    if options.start_from is not None and options.factory is None:
+        options = _as_checkpoint(options, locate(options.start_from))
+    name = options.recipe
+    if name is None:
+        name = "quick" if options.data == "sample" else recipe_of(options.data)
+    return load_recipe(name, model=options.model, overrides=options.recipe_changes())
+
+
+def _as_checkpoint(options: HardenOptions, path: Path) -> HardenOptions:
+    known = read_metadata(path)
+    arch = known.spec().arch
+    if options.model not in (None, arch) or options.pretrained:
+        raise ModelError(
+            f"{path} is a {arch} and brings its own weights",
+            "leave out --model and --pretrained, or leave out --from",
+        )
+    return replace(options, model=arch, data=options.data or known.dataset)
+
+
+@contextmanager
+def open_run(
+    options: HardenOptions,
+    device: torch.device,
+    world: World,
+    progress: Callable[[Transfer], None],
+) -> Iterator[tuple[TrainJob, bool]]:
+    """The job, its run directory locked by the leading process, and whether it is resumed."""
+    resolved, options = _recall(options) if options.resume else (resolve(options), options)
+    folder = options.resume or options.out or _fresh_folder(resolved)
+    # torchrun starts a failed group again with the same arguments: that is a resume.
+    resuming = options.resume is not None or world.restarts > 0
+    if not resuming:
+        _refuse_used(folder)
+    request = TrainRequest(
+        folder=folder,
+        device=device,
+        data_dir=options.data_dir,
+        start_from=options.start_from,
+        factory=options.factory,
+        compile=options.compile,
+        stop_on_overfitting=options.stop_on_co,
+        workers=options.workers,
+        progress=progress,
+    )
+    job = build_training(resolved, request)  # what is refused here leaves no files behind
+    world.wait()
+    with owned(folder) if world.leads else nullcontext():
+        if world.leads and not (resuming and (folder / "recipe.yaml").exists()):
+            _refuse_used(folder)
+            _remember(folder, resolved, options)
+        yield job, resuming
+
+
+def _fresh_folder(resolved: Resolved) -> Path:
+    recipe = resolved.recipe
+    now = datetime.datetime.now().astimezone().strftime("%Y-%m-%dT%H-%M-%S")
+    data = "".join(c if c.isalnum() else "-" for c in recipe.dataset.name)
+    return Path("runs") / f"{now}_{data}_{recipe.model.name}_{recipe.training.method}"
+
+
+def _refuse_used(folder: Path) -> None:
+    if any(folder.glob("*.safetensors")) or (folder / "recipe.yaml").exists():
+        raise RunError(
+            f"{folder} already holds a run",
+            f"go on with robust0 harden --resume {folder}, or choose another -o",
+        )
+
+
+def _remember(folder: Path, resolved: Resolved, options: HardenOptions) -> None:
+    """What a resumed run needs beside the snapshots."""
+    kept = {key: asdict(options)[key] for key in _KEPT}
+    kept = {key: str(value) if isinstance(value, Path) else value for key, value in kept.items()}
+    kept["command"] = ["robust0", *sys.argv[1:]]
+    write_text(folder / "recipe.yaml", dump_recipe(resolved.recipe))
+    write_text(folder / "options.json", json.dumps(kept, indent=2) + "\n")
+
+
+_KEPT = ("start_from", "factory", "data_dir", "compile", "stop_on_co", "workers")
+
+
+def _recall(options: HardenOptions) -> tuple[Resolved, HardenOptions]:
+    """The recipe and options a run was started with; only files and hardware may change."""
+    folder = options.resume or Path()
+    if not (folder / "recipe.yaml").is_file() or not (folder / "options.json").is_file():
+        raise RunError(f"{folder} holds no training run", "give the -o directory of robust0 harden")
+    said = (
+        options.recipe_changes()
+        or options.model
+        or options.recipe
+        or options.start_from
+        or options.factory
+    )
+    if said or options.out:
+        raise RunError(
+            "--resume goes on with the recipe of the run; other settings cannot be changed",
+            "leave them out, or start a new run with -o",
+        )
+    kept = json.loads((folder / "options.json").read_text(encoding="utf-8"))
+    kept.pop("command", None)  # a record of the first start, for the model's card
+    if kept["data_dir"] is not None:
+        kept["data_dir"] = Path(kept["data_dir"])
+    given: dict[str, Any] = {"data_dir": options.data_dir} if options.data_dir else {}
+    given |= {"workers": options.workers} if options.workers is not None else {}
+    given |= {"stop_on_co": True} if options.stop_on_co else {}
+    if options.compile and not kept["compile"]:
+        raise RunError(
+            "the run was started without --compile", "leave it out: other kernels round differently"
+        )
+    return load_recipe(str(folder / "recipe.yaml")), replace(options, **(kept | given))

@@ -1,1 +1,0 @@
-"""Recipes: YAML in, frozen validated objects out; nothing here but ``build`` imports torch."""

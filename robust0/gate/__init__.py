@@ -1,0 +1,1 @@
+"""Whether a model may ship: baselines, paired comparison, decisions, replays."""

@@ -1,0 +1,282 @@
+"""The gate: floors, and a paired comparison with a baseline. Pure; it decides, others print."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+from robust0.decision import Check, Decision, Paired, Replay, ReplayResult, points
+from robust0.errors import RecipeError, RunError
+from robust0.gate.baseline import AttackFacts, Baseline
+from robust0.gate.paired import ALPHA, compare
+from robust0.records import CLEAN, Accuracy, Results, Unit
+from robust0.wording import SAA, WORST_CASE, identity, sites, tidy
+
+Policy = Literal["strict", "significant"]
+_MOST_NAMED = 12  # differences spelled out in one refusal
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A number of a report: clean, an ensemble or an attack, at a budget (the largest if None)."""
+
+    name: str
+    budget: int | None = None
+
+    def __str__(self) -> str:
+        return self.name if self.budget is None else f"{self.name}@{self.budget}"
+
+
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """The lowest accuracy, in percent, that a metric may have."""
+
+    metric: Metric
+    percent: Fraction
+
+
+def parse_metric(text: str) -> Metric:
+    """``saa``, ``worst-case``, ``clean``, an attack's name; ``@10`` names a budget."""
+    name, at, budget = text.strip().partition("@")
+    numbered = budget.isascii() and budget.isdigit() and name != CLEAN
+    if not name or (at and not numbered):
+        raise RecipeError(
+            f"{tidy(text)!r} names no metric", "for example saa, worst-case, clean or sparse-rs@20"
+        )
+    return Metric(name, int(budget) if at else None)
+
+
+def parse_floor(text: str) -> Floor:
+    """``saa=60``: in percent."""
+    name, equals, value = text.partition("=")
+    hint = "for example --fail-under saa=60"
+    if not equals:
+        raise RecipeError(f"--fail-under {tidy(text)!r} is not NAME=PERCENT", hint)
+    return Floor(parse_metric(name), percentage(value, "--fail-under", hint))
+
+
+def percentage(text: str, option: str, hint: str) -> Fraction:
+    """A number from 0 to 100, exactly as written."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value <= 100:  # NaN is not
+        raise RecipeError(f"{option} needs a number from 0 to 100, got {tidy(text)!r}", hint)
+    return Fraction(repr(value))  # the decimal, not the binary number nearest to it
+
+
+def floor_checks(results: Results, floors: Iterable[Floor]) -> tuple[Check, ...]:
+    """One check per floor."""
+    return tuple(_floor_check(results, floor) for floor in floors)
+
+
+def drop_check(
+    before: Baseline, after: Baseline, metric: Metric, max_drop: Fraction, policy: Policy
+) -> Check:
+    """The drop of one metric from baseline to run on the same images."""
+    budget = before.settings.budgets[0] if metric.budget is None else metric.budget
+    old, new = _bits(before, metric, budget), _bits(after, metric, budget)
+    paired = compare([bit == "1" for bit in old], [bit == "1" for bit in new])
+    # In whole images and exact fractions: 1 image of 1,000 is 0.1 points, not a rounding more.
+    exceeded = 100 * (paired.worse - paired.better) > max_drop * paired.images
+    failed = exceeded and (policy == "strict" or paired.p < ALPHA)
+    title = _title(metric.name, budget, before.settings.unit)
+    return Check(
+        metric=title,
+        condition=f"drop of at most {points(float(max_drop))} ({policy})",
+        passed=not failed,
+        value=paired.after,
+        message=_drop_message(title, paired, max_drop, policy, exceeded=exceeded),
+        paired=paired,
+    )
+
+
+def default_metric(results: Results) -> Metric:
+    """What a gate compares unless told otherwise: saa where the run has it, else worst-case."""
+    names = {row.name for row in results.budgets[0].ensembles} if results.budgets else set()
+    return Metric(SAA if SAA in names else WORST_CASE)
+
+
+def decide(results: Results, checks: Sequence[Check], replay: Replay | None = None) -> Decision:
+    """All checks of a gate on one run; at least one."""
+    if not checks:
+        raise RecipeError("a gate needs a condition", "give --baseline FILE or --fail-under saa=60")
+    return Decision(identity=identity(results), checks=tuple(checks), replay=replay)
+
+
+def judge_replay(result: ReplayResult, max_drop: Fraction, *, decisive: bool) -> Replay:
+    """An alarm when more images are newly broken than the accuracy may drop."""
+    alarm = 100 * result.newly_broken > max_drop * result.images
+    return Replay(result=result, allowed=float(max_drop), alarm=alarm, decisive=decisive)
+
+
+def require_comparable(before: Baseline, after: Baseline) -> None:
+    """Refuse to compare what was not measured alike, naming each difference."""
+    found = differences(before, after)
+    if found:
+        more = len(found) - _MOST_NAMED
+        named = [*found[:_MOST_NAMED], *([f"and {more} more"] if more > 0 else [])]
+        raise RunError(
+            f"run and baseline are not comparable: {'; '.join(named)}",
+            "audit again with the baseline's settings, or write a new baseline",
+        )
+
+
+def differences(before: Baseline, after: Baseline) -> list[str]:
+    """What keeps two audits from being compared, baseline first."""
+    old, new = before.settings, after.settings
+    pairs: list[tuple[str, object, object]] = [
+        ("unit", old.unit, new.unit),
+        ("budgets", list(old.budgets), list(new.budgets)),
+        ("effort", old.effort, new.effort),
+        ("mode", old.mode, new.mode),
+        ("seed", old.seed, new.seed),
+        ("thorough", before.thorough, after.thorough),
+        ("data fingerprint", before.subject.data_fingerprint, after.subject.data_fingerprint),
+        ("ensembles", before.budgets[0].ensembles, after.budgets[0].ensembles),
+    ]
+    found = [f"{name} {_short(a)} -> {_short(b)}" for name, a, b in pairs if a != b]
+    found += _attack_differences(before.attacks, after.attacks)
+    if set(before.ids) != set(after.ids):
+        gone, fresh = set(before.ids) - set(after.ids), set(after.ids) - set(before.ids)
+        found.append(f"image ids: {len(gone)} only in the baseline, {len(fresh)} only in the run")
+    elif _labels(before) != _labels(after):
+        found.append("labels of the same images")
+    return found
+
+
+def loose_differences(before: Baseline, after: Baseline) -> list[str]:
+    """What may move borderline images without forbidding the comparison."""
+    old, new = before.settings, after.settings
+    names = ("device", "torch", "compute_rows", "search_dtype", "compiled")
+    pairs = [(name, getattr(old, name), getattr(new, name)) for name in names]
+    pairs.append(("robust0", before.robust0, after.robust0))
+    return [f"{name} {_short(a)} -> {_short(b)}" for name, a, b in pairs if a != b]
+
+
+def _attack_differences(before: Sequence[AttackFacts], after: Sequence[AttackFacts]) -> list[str]:
+    old, new = ({attack.name: attack for attack in side} for side in (before, after))
+    found = [f"attack {tidy(name)} only in the baseline" for name in old if name not in new]
+    found += [f"attack {tidy(name)} only in the run" for name in new if name not in old]
+    for name in old:
+        if name not in new:
+            continue
+        facts = [("kind", old[name].kind, new[name].kind)]
+        facts += [("revision", str(old[name].revision), str(new[name].revision))]
+        facts += _param_pairs(old[name].params, new[name].params)
+        found += [f"{tidy(name)} {key} {a} -> {b}" for key, a, b in facts if a != b]
+    if not found and list(old) != list(new):
+        found.append(f"order of attacks {_short(list(old))} -> {_short(list(new))}")
+    return found
+
+
+def _param_pairs(
+    old: Mapping[str, object], new: Mapping[str, object]
+) -> list[tuple[str, str, str]]:
+    keys = dict.fromkeys((*old, *new))
+    return [(tidy(k), _short(old.get(k, "unset")), _short(new.get(k, "unset"))) for k in keys]
+
+
+def _floor_check(results: Results, floor: Floor) -> Check:
+    accuracy, budget = _accuracy(results, floor.metric)
+    passed = 100 * accuracy.count >= floor.percent * accuracy.images
+    title = _title(floor.metric.name, budget, results.settings.unit)
+    value = 100 * accuracy.share
+    verb = "reaches" if passed else "is below"
+    return Check(
+        metric=title,
+        condition=f"at least {_plain(floor.percent)} %",
+        passed=passed,
+        value=value,
+        message=f"{title}: {value:.1f} % ({accuracy.count:,} of {accuracy.images:,} images) "
+        f"{verb} the floor of {_plain(floor.percent)} %",
+    )
+
+
+def _accuracy(results: Results, metric: Metric) -> tuple[Accuracy, int]:
+    if metric.name == CLEAN:
+        return results.clean, 0
+    wanted = results.settings.budgets[0] if metric.budget is None else metric.budget
+    result = next((entry for entry in results.budgets if entry.budget == wanted), None)
+    if result is None:
+        raise _unknown_budget(wanted, [entry.budget for entry in results.budgets])
+    found: dict[str, Accuracy | None] = {row.name: row.robust for row in result.attacks}
+    found |= {row.name: row.robust for row in result.ensembles}
+    if metric.name not in found:
+        raise _unknown(metric, [CLEAN, *found])
+    accuracy = found[metric.name]
+    if accuracy is None:
+        raise _no_accuracy(metric)
+    return accuracy, wanted
+
+
+def _bits(side: Baseline, metric: Metric, budget: int) -> str:
+    """One digit per image, in the order of ascending ids."""
+    entry = side.at(budget)
+    if metric.name == CLEAN:
+        bits = side.clean
+    elif entry is None:
+        raise _unknown_budget(budget, side.settings.budgets)
+    elif metric.name in entry.ensembles:
+        bits = entry.union(metric.name)
+    elif metric.name not in entry.robust:
+        raise _unknown(metric, [CLEAN, *entry.ensembles, *entry.robust])
+    elif side.settings.mode == "cascade":
+        raise _no_accuracy(metric)
+    else:
+        bits = entry.robust[metric.name]
+    return "".join(bit for _, bit in sorted(zip(side.ids, bits, strict=True)))
+
+
+def _labels(side: Baseline) -> dict[int, int]:
+    return dict(zip(side.ids, side.labels, strict=True))
+
+
+def _drop_message(
+    title: str, paired: Paired, max_drop: Fraction, policy: Policy, *, exceeded: bool
+) -> str:
+    change = f"fell by {paired.drop:.1f}" if paired.drop >= 0 else f"rose by {-paired.drop:.1f}"
+    shows = (
+        f"{paired.images:,} images can show a drop of {paired.smallest:.2g} points"
+        if paired.smallest is not None
+        else f"{paired.images:,} images are too few to show any drop"
+    )
+    chance = "" if not exceeded or policy == "strict" or paired.p < ALPHA else ", within chance"
+    return (
+        f"{title} {change} points, {paired.before:.1f} -> {paired.after:.1f} % (95 % interval of "
+        f"the drop {paired.low:.1f} to {paired.high:.1f}; {paired.worse} images lost, "
+        f"{paired.better} won; one-sided exact McNemar p = {paired.p:.2g}); allowed: "
+        f"{points(float(max_drop))} ({policy}{chance}); {shows}"
+    )
+
+
+def _title(name: str, budget: int, unit: Unit) -> str:
+    return name if name == CLEAN else f"{tidy(name)} at {sites(budget, unit)}"
+
+
+def _plain(value: Fraction) -> str:
+    return f"{float(value):g}"
+
+
+def _short(value: object) -> str:
+    text = tidy(str(value), 1000)
+    return text if len(text) <= 40 else f"{text[:36]}..."
+
+
+def _unknown(metric: Metric, known: Sequence[str]) -> RecipeError:
+    names = ", ".join(tidy(name) for name in known)
+    return RecipeError(f"the run has no metric {tidy(metric.name)!r}", f"one of {names}")
+
+
+def _unknown_budget(budget: int, known: Sequence[int]) -> RecipeError:
+    names = ", ".join(str(value) for value in known)
+    return RecipeError(f"the run has no budget {budget}", f"its budgets are {names}")
+
+
+def _no_accuracy(metric: Metric) -> RecipeError:
+    return RecipeError(
+        f"{tidy(metric.name)} has no accuracy of its own in a cascade",
+        "gate an ensemble (saa, worst-case), or audit with --mode battery",
+    )

@@ -1,0 +1,1 @@
+"""Fast passes for searches: the oracle, and the forms of a network that it asks."""

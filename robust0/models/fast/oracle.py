@@ -1,0 +1,182 @@
+"""The door through which attacks see a model: frozen, in eval mode, one row count per call."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+from threading import Lock
+
+import torch
+from torch import Tensor, nn
+
+from robust0.errors import EvaluationError, ModelError
+from robust0.models.fast.searching import gains, search_copies
+from robust0.models.fast.softplus import QuickSoftplus
+
+MIN_ROWS = 16
+Network = Callable[[Tensor], Tensor]
+
+
+@contextmanager
+def frozen(model: nn.Module) -> Iterator[None]:
+    """Eval mode without parameter gradients inside; every flag is put back afterwards."""
+    modes = [(module, module.training) for module in model.modules()]
+    wanted = [(weight, weight.requires_grad) for weight in model.parameters()]
+    model.eval()
+    for weight, _ in wanted:
+        weight.requires_grad_(False)  # noqa: FBT003 - by position in torch
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training
+        for weight, flag in wanted:
+            weight.requires_grad_(flag)
+
+
+@dataclass(slots=True)
+class Oracle:
+    """Answers queries of any length with model calls of exactly ``rows`` rows.
+
+    Rounding in a model call can depend on its shape, so a fixed row count is what makes a verdict
+    the same in any company: short calls are padded. ``search_dtype`` and ``compiled`` speed up the
+    search; ``exact`` is always the eager float32 model. Use inside :func:`frozen`.
+
+    With several ``lanes``, that many threads may search at once, each through a copy of the model,
+    because a model may keep things in its attributes; ``exact`` has the model itself to itself.
+    Where a copy is quicker than the model (:mod:`robust0.models.fast.searching`) it is copied for a
+    single lane too: build the oracle when the weights are final. A model that cannot be copied gets
+    one lane.
+    """
+
+    model: nn.Module
+    rows: int
+    device: torch.device
+    search_dtype: torch.dtype | None = None
+    compiled: bool = False
+    channels_last: bool = True
+    lanes: int = 1
+    calls: int = 0
+    gradient_calls: int = 0
+    _free: SimpleQueue[Network] = field(init=False, repr=False, default_factory=SimpleQueue)
+    _count: Lock = field(init=False, repr=False, default_factory=Lock)
+    _compiling: Lock = field(init=False, repr=False, default_factory=Lock)
+    _ready: set[bool] = field(init=False, repr=False, default_factory=set)  # gradient calls or not
+
+    def __post_init__(self) -> None:
+        self.rows = max(self.rows, MIN_ROWS)  # tiny calls use other kernels; padding is cheap
+        for network in self._networks():
+            self._free.put(network)
+
+    def _networks(self) -> list[Network]:
+        """One network per lane."""
+        copies = [self.model]
+        if self.lanes > 1 or self.search_dtype is not None or gains(self.model):
+            count = 1 if self.compiled else self.lanes
+            try:
+                copies = search_copies(self.model, count, self.search_dtype)
+            except (RuntimeError, TypeError, AttributeError, NotImplementedError):
+                self.lanes = 1
+        if self.compiled:
+            from robust0.models.fast.compiling import compiled  # takes a second to import
+
+            # Compiled code keeps nothing between calls; a copy would only be compiled again.
+            return [compiled(copies[0])] * self.lanes
+        return [_quickened(network) for network in copies]
+
+    def exact(self, images: Tensor) -> Tensor:
+        """Logits (N, K) of the eager float32 model, for verdicts."""
+        with torch.no_grad():
+            answers = [
+                self._call(self.model, self._filled(part), None)[: len(part)]
+                for part in images.split(self.rows)
+            ]
+            return torch.cat(answers)
+
+    def logits(self, images: Tensor) -> Tensor:
+        """Logits for the search; at most ``rows`` images."""
+        with torch.no_grad(), self._lane(gradient=False) as network:
+            return self._call(network, self._filled(images), None)[: len(images)]
+
+    def gradient(
+        self, images: Tensor, objective: Callable[[Tensor], Tensor], *, raw: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        """Logits and the gradient of the summed objective with respect to the images.
+
+        Entries that are not finite count as zero unless ``raw``: one infinite slope, say of a power
+        of a black pixel, would else be all that an attack sees.
+        """
+        count = len(images)
+        with torch.enable_grad(), self._lane(gradient=True) as network:
+            batch = self._filled(images).detach().requires_grad_()
+            logits = self._call(network, batch, self.search_dtype)[:count]
+            if not logits.requires_grad:
+                return logits, torch.zeros_like(images)
+            (slope,) = torch.autograd.grad(
+                objective(logits).sum(), batch, allow_unused=True, materialize_grads=True
+            )
+        slope = slope[:count].detach()
+        return logits.detach(), slope if raw else slope.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
+
+    @contextmanager
+    def _lane(self, *, gradient: bool) -> Iterator[Network]:
+        """A network that nobody else is using."""
+        with self._count:
+            self.calls += 1
+            self.gradient_calls += gradient
+        network = self._free.get()
+        # Two threads that were the first to ask at once would both compile.
+        alone = self.compiled and gradient not in self._ready
+        try:
+            with self._compiling if alone else nullcontext():
+                yield network
+            self._ready.add(gradient)
+        finally:
+            self._free.put(network)
+
+    def _filled(self, images: Tensor) -> Tensor:
+        """The images of one call, filled up to its row count."""
+        short = self.rows - len(images)
+        if short:
+            images = torch.cat([images, images[:1].expand(short, -1, -1, -1)])
+        if self.channels_last:
+            images = images.contiguous(memory_format=torch.channels_last)
+        return images
+
+    def _call(self, network: Network, batch: Tensor, dtype: torch.dtype | None) -> Tensor:
+        with torch.autocast(self.device.type, dtype=dtype, enabled=dtype is not None):
+            logits = network(batch)
+        return _checked(logits, self.rows)
+
+
+def _quickened(model: nn.Module) -> Network:
+    def ask(batch: Tensor) -> Tensor:
+        with QuickSoftplus():
+            answer: Tensor = model(batch)
+            return answer
+
+    return ask
+
+
+def _checked(logits: object, rows: int) -> Tensor:
+    if not isinstance(logits, Tensor):
+        raise ModelError(
+            f"the model returns a {type(logits).__name__}, expected a tensor of logits",
+            "wrap it in a module whose forward returns the logits only",
+        )
+    if logits.ndim != 2 or len(logits) != rows or logits.shape[1] < 2:
+        raise ModelError(
+            f"the model returns shape {tuple(logits.shape)}, expected ({rows}, classes >= 2)",
+            "its forward must return one row of class logits per image",
+        )
+    return logits.float()
+
+
+def checked_finite(logits: Tensor) -> Tensor:
+    """Logits that a verdict may rest on; NaN or Inf ends the evaluation."""
+    if not bool(torch.isfinite(logits).all()):
+        raise EvaluationError(
+            "the model returns NaN or Inf logits",
+            "check its weights and that its inputs are images in [0, 1]",
+        )
+    return logits

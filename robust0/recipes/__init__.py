@@ -1,0 +1,1 @@
+"""Recipes: YAML in, frozen validated objects out."""

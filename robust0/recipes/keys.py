@@ -1,0 +1,138 @@
+"""Which keys a recipe may have, and what the user may have meant by one that it may not."""
+
+import difflib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from types import UnionType
+from typing import Annotated, Union, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from robust0.errors import RecipeError
+from robust0.recipes.schema import Recipe
+from robust0.recipes.tree import Branch, Origin, Path, Tree, dotted, origin_of, plain
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What may stand at a place: a mapping with these keys, anything, or a single value."""
+
+    keys: Mapping[str, "Shape"] = field(default_factory=dict)
+    free: bool = False
+    about: str = ""
+
+
+LEAF = Shape()
+FREE = Shape(free=True)
+
+
+@cache
+def setting_shape() -> Shape:
+    """What ``--set`` may reach: every field of a recipe, and ``audit.params`` by attack name."""
+    keys = dict(_shape_of(Recipe).keys)
+    keys["audit"] = Shape({**keys["audit"].keys, "params": FREE, "attacks": FREE})
+    return Shape(keys)
+
+
+@cache
+def file_shape() -> Shape:
+    """What a file may contain: the settings, a base to extend, and families (checked apart)."""
+    return Shape({**setting_shape().keys, "extends": LEAF, "families": FREE})
+
+
+@cache
+def family_shape() -> Shape:
+    """What a model family may change: never which model, data or threat is meant."""
+    keys = setting_shape().keys
+    model = {key: shape for key, shape in keys["model"].keys.items() if key != "name"}
+    return Shape({"model": Shape(model), "training": keys["training"], "audit": keys["audit"]})
+
+
+def check(tree: Tree, shape: Shape, origin: Origin, path: Path = ()) -> None:
+    """Refuse unknown keys, values where blocks belong and blocks where values belong.
+
+    Args:
+        tree: what was written.
+        shape: what may be written.
+        origin: the file or option, for what has no line of its own.
+        path: where ``tree`` stands.
+    """
+    if shape.free:
+        return
+    place = origin_of(tree, origin)
+    if not shape.keys:
+        if isinstance(tree, dict):
+            raise RecipeError(
+                place.says(f"{dotted(path)} must be a value, got a mapping"),
+                f"{dotted(path)}: {shape.about}",
+            )
+        return
+    if not isinstance(tree, dict):
+        raise RecipeError(
+            place.says(f"{dotted(path)} must be a mapping, got {plain(tree)!r}"),
+            f"its keys are {', '.join(shape.keys)}",
+        )
+    for key, item in tree.items():
+        here = (*path, key)
+        if key not in shape.keys:
+            raise RecipeError(
+                origin_of(item, origin).says(f"unknown key {dotted(here)}"),
+                _suggestion(here, shape),
+            )
+        check(item, shape.keys[key], origin, here)
+
+
+def check_families(families: Branch, origin: Origin) -> None:
+    """Check every family of a file, also those that do not match today's model."""
+    for pattern, family in families.items():
+        check(family, family_shape(), origin, ("families", pattern))
+
+
+def about(path: Path) -> str:
+    """What the schema says of a key; empty for keys it does not know."""
+    shape = setting_shape()
+    for key in path:
+        shape = shape.keys.get(key, LEAF)
+    return shape.about
+
+
+def _suggestion(path: Path, level: Shape) -> str:
+    """A misspelt neighbour, then the same word elsewhere, then anything that looks like it."""
+    if path[0] == "families" and not difflib.get_close_matches(path[-1], level.keys):
+        return f"a family may set {', '.join(level.keys)} here"
+    known = {dotted(item): item for item in _paths(setting_shape(), ())}
+    near = difflib.get_close_matches(path[-1], level.keys, n=2, cutoff=0.6)
+    close = [dotted((*path[:-1], key)) for key in near]
+    close += [text for text, item in known.items() if item[-1] == path[-1]]
+    close += difflib.get_close_matches(dotted(path), known, n=3, cutoff=0.6)
+    if close:
+        return f"did you mean {' or '.join(dict.fromkeys(close[:3]))}?"
+    return "`robust0 recipe show cifar10` lists the keys"
+
+
+def _paths(shape: Shape, path: Path) -> Iterator[Path]:
+    for key, item in shape.keys.items():
+        yield (*path, key)
+        yield from _paths(item, (*path, key))
+
+
+def _field_shape(info: FieldInfo) -> Shape:
+    return replace(_shape_of(info.annotation), about=info.description or "")
+
+
+def _shape_of(annotation: object) -> Shape:
+    """The shape of a type: models by their fields, unions of models by all their fields."""
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        return _shape_of(get_args(annotation)[0])
+    if origin in {Union, UnionType}:
+        shapes = [_shape_of(item) for item in get_args(annotation)]
+        return Shape({key: item for shape in shapes for key, item in shape.keys.items()})
+    if origin is dict:
+        return FREE
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        fields = annotation.model_fields.items()
+        return Shape({info.alias or name: _field_shape(info) for name, info in fields})
+    return LEAF

@@ -1,0 +1,1 @@
+"""Reports as files: HTML, Markdown, JUnit XML and the pictures in them."""

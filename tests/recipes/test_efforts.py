@@ -1,0 +1,130 @@
+import pytest
+
+from robust0.errors import RecipeError
+from robust0.recipes.efforts import BATTERY, EFFORTS, GROUPS, KINDS, attack_names
+from robust0.recipes.load import load_recipe
+
+
+def audit(*overrides, recipe="cifar10"):
+    return load_recipe(recipe, overrides=overrides).recipe.audit
+
+
+def params(found):
+    return {attack.name: dict(attack.params) for attack in found.attacks}
+
+
+def test_the_table_of_budgets():
+    rows = {
+        "smoke": (10, 50, 50, 10, 10, 40),
+        "quick": (100, 1000, 1000, 100, 100, 400),
+        "standard": (300, 3000, 3000, 300, 300, 1200),
+        "paper": (10000, 10000, None, 10000, 10000, 20000),
+    }
+    first = {"sparse-rs": "queries", "corner-search": "forwards", "guided-swap": "forwards"}
+    assert set(EFFORTS) == set(rows)
+    for effort, budgets in rows.items():
+        found = EFFORTS[effort]
+        assert tuple(found) == KINDS
+        assert tuple(found[kind][first.get(kind, "steps")] for kind in KINDS) == budgets
+    assert EFFORTS["paper"]["corner-search"] == {
+        "forwards": None,
+        "iterations": 1000,
+        "mode": "sweep",
+    }
+
+
+def test_groups():
+    assert GROUPS["saa"] == ("sparse-pgd-p", "sparse-pgd-u", "sparse-rs")
+    assert GROUPS["worst-case"][0] == "guided-swap"
+    assert GROUPS["worst-case"][-1] == "corner-search"
+    for group in ("all", "worst-case"):
+        assert sorted(GROUPS[group]) == sorted(BATTERY)
+    assert {attack.kind for attack in BATTERY.values()} == set(KINDS)
+
+
+def test_names_and_groups_are_counted_once():
+    assert attack_names(["saa", "sparse-rs", "saif"]) == (*GROUPS["saa"], "saif")
+    assert [attack.name for attack in audit("audit.attacks=[saa, all]").attacks] == list(
+        GROUPS["all"]
+    )
+    with pytest.raises(RecipeError) as refusal:
+        attack_names(["sparse-r"])
+    assert "sparse-rs" in refusal.value.hint
+
+
+@pytest.mark.parametrize("effort", EFFORTS)
+@pytest.mark.parametrize("recipe", ["cifar10", "quick", "gtsrb"])
+def test_an_effort_sets_every_budget(effort, recipe):
+    found = audit(f"audit.effort={effort}", "audit.attacks=all", recipe=recipe)
+    assert found.effort == effort
+    for attack in found.attacks:
+        for key, value in EFFORTS[effort][attack.kind].items():
+            tuned = (recipe, effort, key) == ("gtsrb", "paper", "queries")
+            assert attack.params[key] == (3000 if tuned else value)
+
+
+def test_the_two_gradients_of_sparse_pgd():
+    found = params(audit("audit.attacks=saa", "audit.effort=smoke"))
+    assert found["sparse-pgd-p"] == {"steps": 10, "projected": True}
+    assert found["sparse-pgd-u"] == {"steps": 10, "projected": False}
+
+
+@pytest.mark.parametrize("recipe", ["gtsrb", "imagenet100"])
+def test_large_data_use_the_other_settings_of_sparse_rs(recipe):
+    assert params(audit(recipe=recipe))["sparse-rs"] == {
+        "queries": 3000,
+        "p_init": 0.3,
+        "loss": "margin",
+    }
+    quick = params(audit("audit.effort=quick", recipe=recipe))["sparse-rs"]
+    assert quick == {"queries": 1000, "p_init": 0.3, "loss": "margin"}
+    same = params(audit("audit.effort=paper", recipe=recipe))["sparse-rs"]
+    assert same["queries"] == 3000
+
+
+def test_a_single_budget_can_be_set():
+    found = audit("audit.effort=quick", "audit.params.sparse-rs.queries=77")
+    assert params(found)["sparse-rs"]["queries"] == 77
+    assert params(found)["saif"] == {"steps": 100}
+
+
+def test_attacks_spelled_out(write):
+    path = write(
+        "schema: 1\nextends: cifar10\naudit:\n  effort: smoke\n  attacks:\n"
+        "    - saif\n"
+        "    - {name: sparse-rs, params: {p_init: 0.5}}\n"
+        "    - {name: rs-margin, kind: sparse-rs, params: {loss: margin, queries: 9}}\n"
+    )
+    found = load_recipe(path).recipe.audit
+    assert [attack.name for attack in found.attacks] == ["saif", "sparse-rs", "rs-margin"]
+    assert params(found)["sparse-rs"] == {"queries": 50, "p_init": 0.5}
+    assert params(found)["rs-margin"] == {"queries": 9, "loss": "margin"}
+
+
+@pytest.mark.parametrize(
+    ("attacks", "words"),
+    [
+        ("[]", "must be a list"),
+        ("{a: 1}", "must be a list"),
+        ("[sparse-r]", "no attack or group"),
+        ("[3]", "no attack or group"),
+        ("[{kind: saif}]", "no name"),
+        ("[{name: x}]", "has the kind None"),
+        ("[{name: x, kind: y}]", "has the kind 'y'"),
+        ("[{name: a b, kind: saif}]", "name"),
+        ("[{name: x, kind: saif, parms: {}}]", "parms is not a setting"),
+        ("[{name: x, kind: saif, params: 3}]", "must be a mapping"),
+        ("[saa, {name: sparse-rs}]", "two attacks named"),
+    ],
+)
+def test_attacks_that_are_refused(attacks, words):
+    with pytest.raises(RecipeError, match=words):
+        audit(f"audit.attacks={attacks}")
+
+
+def test_params_of_an_unknown_attack_are_refused():
+    with pytest.raises(RecipeError, match="unknown attack 'sparse-r'") as refusal:
+        audit("audit.params.sparse-r.queries=3")
+    assert "sparse-rs" in refusal.value.hint
+    with pytest.raises(RecipeError, match="no audit effort 'papers'"):
+        audit("audit.effort=papers")
