@@ -143,13 +143,14 @@ class Registry(Generic[T]):
             context = {"tag": str(kind), "expected_tags": tags}
             raise PydanticCustomError("union_tag_invalid", "has an unknown kind", context)
         rest = {key: item for key, item in value.items() if key != "kind"}
-        made = adapter(self.find(kind)).validate_json(json.dumps(rest), strict=True, extra="forbid")
+        found = cast("Hashable", self.find(kind))
+        made = adapter(found).validate_json(json.dumps(rest), strict=True, extra="forbid")
         return cast("T", made)
 
     def write(self, component: T) -> dict[str, object]:
         """The recipe form of a component: its kind, then every setting."""
         kind: str = component.kind  # type: ignore[attr-defined] # every member has one
-        values = adapter(type(component)).dump_python(component, mode="json")
+        values = adapter(cast("Hashable", type(component))).dump_python(component, mode="json")
         return {"kind": kind, **values}
 
     @property

@@ -37,7 +37,7 @@ ONE = World()
 @pytest.fixture(autouse=True)
 def no_pages(monkeypatch):
     """Pages and pictures take longer than these audits; tests of the command write them."""
-    monkeypatch.setattr("robust0.auditing.run.write_all", lambda folder: [])
+    monkeypatch.setattr("robust0.commands.build_audit.write_all", lambda folder: [])
 
 
 def ended(job, *, resume=False) -> Report:

@@ -32,7 +32,7 @@ def test_reading_a_run_needs_no_torch(folder):
     script = (
         "import sys\nfrom pathlib import Path\n"
         "from robust0.writers.artefacts import write_all\n"
-        "from robust0.auditing import gate, baseline, replay\n"
+        "from robust0.gate import baseline, decide, replay\n"
         "import robust0.cli.gate, robust0.cli.report, robust0.cli.schema, robust0.commands.gate\n"
         f"write_all(Path({str(folder)!r}))\n"
         "assert 'torch' not in sys.modules\n"
