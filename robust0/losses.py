@@ -1,7 +1,13 @@
 """Per-image losses that attacks climb and training descends: pure functions of logits."""
 
-import torch.nn.functional as F  # noqa: N812 - the community's name
-from torch import Tensor
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from robust0.lazy import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
@@ -11,7 +17,7 @@ def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     float32 is exactly zero from a margin of 17 on: attacks still have to climb there.
     """
     if labels.is_floating_point():
-        return F.cross_entropy(logits, labels, reduction="none")
+        return torch.nn.functional.cross_entropy(logits, labels, reduction="none")
     others = logits.scatter(1, labels[:, None], float("-inf")).logsumexp(dim=1)
     return _softplus(others - logits.gather(1, labels[:, None])[:, 0])
 

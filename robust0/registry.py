@@ -66,6 +66,8 @@ class Registry(Generic[T]):
         self._members: dict[str, type[T]] = {}
         for member in members:
             self.add(member)
+        self.own = tuple(self._members)  # the kinds that ship
+        self.installed: tuple[str, ...] = ()  # those that other packages bring
 
     def add(self, member: type[T]) -> type[T]:
         """Take in a component; its kind must be free. Serves as a decorator."""
@@ -96,8 +98,8 @@ class Registry(Generic[T]):
         """All components by kind, those of installed packages included."""
         group, self._group = self._group, None  # asked once
         if group is not None:
-            for point in entry_points(group=group):
-                self.add(point.load())
+            points = [self.add(point.load()) for point in entry_points(group=group)]
+            self.installed = tuple(str(point.kind) for point in points)  # type: ignore[attr-defined]
         return self._members
 
     def find(self, kind: str, said: str = "") -> type[T]:

@@ -4,15 +4,22 @@ The generator is Philox4x32-10 [Salmon11] written in int64 tensor operations, so
 out on any device, in any batch, in any order. Nothing here reads or moves torch's global generator.
 """
 
+from __future__ import annotations
+
 import hashlib
 import math
-from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
+from robust0.lazy import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from torch import Tensor
+
 
 _WORD = 0xFFFFFFFF
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
@@ -65,7 +72,7 @@ class Stream:
     key: tuple[int, int]
 
     @classmethod
-    def of(cls, *parts: object) -> "Stream":
+    def of(cls, *parts: object) -> Stream:
         """The stream named by these parts."""
         return cls(derive(*parts))
 
@@ -124,5 +131,5 @@ def seeded(*parts: object) -> Iterator[None]:
     """
     low, high = derive(*parts)
     with torch.random.fork_rng():
-        torch.manual_seed((high << 32) | low)  # noqa: TID251 - the one allowed place
+        torch.manual_seed((high << 32) | low)
         yield

@@ -5,13 +5,16 @@ buys: a pixel (all its channels) or a feature (one channel of one pixel). Attack
 (B, g, S), with S sites of g values each, and therefore have no branch for the unit.
 """
 
-from dataclasses import dataclass
-from typing import Literal
+from __future__ import annotations
 
-import torch
-from torch import Tensor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
 from robust0.errors import RecipeError
+from robust0.lazy import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Unit = Literal["pixel", "feature"]
 
@@ -36,7 +39,7 @@ class Threat:
             )
 
     @classmethod
-    def of(cls, budget: int, unit: Unit = "pixel") -> "Threat":
+    def of(cls, budget: int, unit: Unit = "pixel") -> Threat:
         """The threat with this budget in this unit."""
         return cls(pixels=budget) if unit == "pixel" else cls(features=budget)
 

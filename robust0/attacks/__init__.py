@@ -9,12 +9,11 @@ from robust0.attacks.saif import SAIF
 from robust0.attacks.sigma_zero import SigmaZero
 from robust0.attacks.sparse_pgd import SparsePGD
 from robust0.attacks.sparse_rs import SparseRS
+from robust0.registry import Registry
 
-ATTACKS: Final[dict[str, type[Attack[Any]]]] = {
-    "sparse-pgd": SparsePGD,
-    "sparse-rs": SparseRS,
-    "corner-search": CornerSearch,
-    "saif": SAIF,
-    "sigma-zero": SigmaZero,
-    "guided-swap": GuidedSwap,
-}
+# In the order in which a battery runs them.
+ATTACKS: Final[Registry[Attack[Any]]] = Registry(
+    "attack",
+    (SparsePGD, SparseRS, CornerSearch, SAIF, SigmaZero, GuidedSwap),
+    group="robust0.attacks",
+)

@@ -4,14 +4,18 @@ All state lives in a :class:`State`, one row per image. Rows are independent: a 
 a function of its image, label, id and settings alone, so the engine may run rows in any company.
 """
 
-from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, Protocol, Self, TypeVar
+from __future__ import annotations
 
-import torch
-from torch import Tensor
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 
+from robust0.lazy import torch
 from robust0.rng import Stream
 from robust0.threat import Threat
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +30,8 @@ class Rows:
     classes: int
 
 
+Value = int | float | str | bool | None
+Efforts = Mapping[str, Mapping[str, Value]]  # effort -> the settings that bound an attack's passes
 _FIXED = frozenset({"clean", "labels", "ids"})
 
 
@@ -77,7 +83,19 @@ class State:
         return sum(t[0].numel() * t.element_size() for t in tensors)
 
     def _tensors(self) -> list[str]:
-        return [f.name for f in fields(self) if isinstance(getattr(self, f.name), Tensor)]
+        return [f.name for f in fields(self) if isinstance(getattr(self, f.name), torch.Tensor)]
+
+
+@dataclass(frozen=True, slots=True)
+class Configured:
+    """A name that records carry, with the settings that the name itself says.
+
+    ``rank`` orders a cascade: attacks that break most images per pass come first.
+    """
+
+    name: str
+    rank: int = 100
+    params: Mapping[str, Value] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +109,6 @@ class Reply:
     logits: Tensor  # (B, K)
     gradient: Tensor | None = None  # (B, g, S)
 
-    def steepest(self) -> Tensor:
-        """The gradient, where the attack knows it asked for one."""
-        if self.gradient is None:
-            raise ValueError("this reply carries no gradient")
-        return self.gradient
-
 
 S = TypeVar("S", bound=State)
 
@@ -108,6 +120,10 @@ class Attack(Protocol[S]):
     revision: ClassVar[int]  # goes up when results can change
     black_box: ClassVar[bool]  # asks for logits only
     leaves_budget: ClassVar[bool]  # its iterates may touch more sites than allowed (minimum norm)
+    mixed: ClassVar[bool]  # follows gradients, and searches at random where they mislead
+    serves: ClassVar[tuple[str, ...]]  # units of the threats it can search
+    efforts: ClassVar[Efforts]
+    configured: ClassVar[tuple[Configured, ...]]  # the names it has in a battery
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -1,21 +1,26 @@
 """CornerSearch [Croce19]: rank all one-site corner changes, then combine the best of them."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-import torch
 from annotated_types import Gt
-from torch import Tensor
-from torch.nn.functional import pad
 
-from robust0.attacks.base import Reply, Rows, State, begin
+from robust0.attacks.base import Configured, Efforts, Reply, Rows, State, begin
 from robust0.attacks.sparse_rs import distinct, paint, words_needed
+from robust0.lazy import torch
 from robust0.losses import margin
-from robust0.threat import Threat
+from robust0.registry import setting
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from robust0.threat import Threat
 
 _TABLE, _SEARCH = 0, 1  # lanes of the random stream
 _PAIR = 0xFFFFFFFF  # the low word of an entry
-_NOTHING, _LEAST = torch.iinfo(torch.int64).max, torch.iinfo(torch.int64).min
+_NOTHING, _LEAST = 2**63 - 1, -(2**63)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +67,28 @@ class CornerSearch:
     revision: ClassVar[int] = 1
     black_box: ClassVar[bool] = True
     leaves_budget: ClassVar[bool] = False
+    serves: ClassVar[tuple[str, ...]] = ("pixel", "feature")
+    mixed: ClassVar[bool] = False
+    efforts: ClassVar[Efforts] = {
+        "smoke": {"forwards": 50},
+        "quick": {"forwards": 1_000},
+        "standard": {"forwards": 3_000},
+        "paper": {"forwards": None, "iterations": 1_000, "mode": "sweep"},
+    }
+    configured: ClassVar[tuple[Configured, ...]] = (Configured("corner-search", rank=7),)
 
-    forwards: Annotated[int, Gt(0)] | None = 1000
-    iterations: Annotated[int, Gt(0)] = 1000
-    top: Annotated[int, Gt(0)] = 100
-    mode: Literal["fixed", "sweep"] = "fixed"
+    forwards: Annotated[int, Gt(0)] | None = setting(
+        1000, "forwards per image; null: the whole table of single changes"
+    )
+    iterations: Annotated[int, Gt(0)] = setting(
+        1000, "combinations per class, where forwards is null", "[Croce19]"
+    )
+    top: Annotated[int, Gt(0)] = setting(
+        100, "single changes that combinations are drawn from", "[Croce19]"
+    )
+    mode: Literal["fixed", "sweep"] = setting(
+        "fixed", "combine exactly the budget, or all sizes from two on", "[Croce19]"
+    )
 
     def __post_init__(self) -> None:
         """With ``forwards`` combinations have k sites, and records say so."""
@@ -147,7 +169,7 @@ class CornerSearch:
         entry = ranked(lead, self._single(state)[:, None])
         entry = entry.masked_fill((state.step >= state.plan.table)[:, None], _NOTHING)[:, :, None]
         # Insertion into a sorted list: the middle one of left neighbour, new and old entry.
-        left = pad(state.rankings[:, :, :-1], (1, 0), value=_LEAST)
+        left = torch.nn.functional.pad(state.rankings[:, :, :-1], (1, 0), value=_LEAST)
         state.rankings = torch.maximum(left, torch.minimum(state.rankings, entry))
         state.step = state.step + 1
         return state.step >= state.plan.table + state.plan.search

@@ -1,16 +1,30 @@
 """Guided swap: local search over painted sites, its moves proposed by the gradient."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
-import torch
 from annotated_types import Ge, Gt, Le
-from torch import Tensor
 
-from robust0.attacks.base import Reply, Rows, State, begin
-from robust0.attacks.moves import bits_of, corner_colours, gumbel, other_colours, ranks
+from robust0.attacks.base import Configured, Efforts, Reply, Rows, State, begin
+from robust0.attacks.moves import (
+    bits_of,
+    corner_colours,
+    deviation,
+    gumbel,
+    other_colours,
+    pick,
+    put,
+    ranks,
+)
+from robust0.lazy import torch
 from robust0.losses import margin
+from robust0.registry import setting
 from robust0.threat import Threat, free_sites
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _SHORTEST = 256  # shortlisted sites, or four times the budget if that is more
 _MEMORY = 0.7  # of what trials taught about a site, kept at each look
@@ -68,12 +82,25 @@ class GuidedSwap:
     revision: ClassVar[int] = 1
     black_box: ClassVar[bool] = False
     leaves_budget: ClassVar[bool] = False
+    serves: ClassVar[tuple[str, ...]] = ("pixel", "feature", "row", "column", "patch")
+    mixed: ClassVar[bool] = True
+    efforts: ClassVar[Efforts] = {
+        "smoke": {"forwards": 40},
+        "quick": {"forwards": 400},
+        "standard": {"forwards": 1_200},
+        "paper": {"forwards": 20_000},
+    }
+    configured: ClassVar[tuple[Configured, ...]] = (Configured("guided-swap", rank=1),)
 
-    forwards: Annotated[int, Ge(4)] = 400
-    temperature: Annotated[float, Gt(0)] = 0.3
-    explore: Annotated[float, Ge(0), Le(1)] = 0.1
-    recolour: Annotated[float, Ge(0), Le(1)] = 0.1
-    widest: Annotated[float, Gt(0), Le(1)] = 0.2
+    forwards: Annotated[int, Ge(4)] = setting(400, "forward-equivalents per image")
+    temperature: Annotated[float, Gt(0)] = setting(
+        0.3, "noise on the scores of moves, in their standard deviations"
+    )
+    explore: Annotated[float, Ge(0), Le(1)] = setting(
+        0.1, "share of the moves that ignore the scores"
+    )
+    recolour: Annotated[float, Ge(0), Le(1)] = setting(0.1, "share of the moves that only recolour")
+    widest: Annotated[float, Gt(0), Le(1)] = setting(0.2, "largest move, as a share of the budget")
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -127,8 +154,8 @@ class GuidedSwap:
     def ask(self, state: GuidedSwapState) -> Tensor:
         """The incumbent after the move under trial; a look's move changes nothing."""
         sites = state.sites.scatter(1, state.move_slots, state.move_sites)
-        colours = _put(state.colours, state.move_slots, state.move_colours)
-        return state.image(_put(state.clean, sites, colours))
+        colours = put(state.colours, state.move_slots, state.move_colours)
+        return state.image(put(state.clean, sites, colours))
 
     def objective(self, state: GuidedSwapState, logits: Tensor) -> Tensor:
         """The negative margin."""
@@ -142,7 +169,7 @@ class GuidedSwap:
             self._learn(state, torch.where(gap.isfinite(), state.margin - gap, 0.0))
             better = gap < state.margin
             moved = state.sites.scatter(1, state.move_slots, state.move_sites)
-            painted = _put(state.colours, state.move_slots, state.move_colours)
+            painted = put(state.colours, state.move_slots, state.move_colours)
             state.sites = torch.where(better[:, None], moved, state.sites)
             state.colours = torch.where(better[:, None, None], painted, state.colours)
             state.margin = torch.where(better, gap, state.margin)
@@ -163,9 +190,9 @@ class GuidedSwap:
     def _learn(self, state: GuidedSwapState, fall: Tensor) -> None:
         """Correct the gains of the sites in a trial until their sum is what the margin did."""
         slots, entries = state.move_slots, state.move_entries
-        old_sites, old_colours = state.sites.gather(1, slots), _at(state.colours, slots)
+        old_sites, old_colours = state.sites.gather(1, slots), pick(state.colours, slots)
         swapped = state.move_sites != old_sites
-        dressed = ~swapped & (state.move_colours == _at(state.best_colours, slots)).all(dim=1)
+        dressed = ~swapped & (state.move_colours == pick(state.best_colours, slots)).all(dim=1)
         dressed = dressed & (state.move_colours != old_colours).any(dim=1)
         painted = swapped & state.guided[:, None]
         terms = torch.stack([swapped, painted, dressed])
@@ -200,18 +227,18 @@ class GuidedSwap:
         state.surprise = _MEMORY * state.surprise
         gain = (paint + state.surprise).masked_fill(used & ~first[:, None], -torch.inf)
         top = gain.topk(max(k, short), dim=1)
-        corner = (_at(slope, top.indices) > 0).to(slope.dtype)
+        corner = (pick(slope, top.indices) > 0).to(slope.dtype)
         state.free_sites = top.indices[:, :short]
         state.free_gain = top.values[:, :short]
         state.free_colours = corner[:, :, :short]
         state.sites = torch.where(first[:, None], top.indices[:, :k], state.sites)
         state.colours = torch.where(first[:, None, None], corner[:, :, :k], state.colours)
-        here, clean = _at(slope, state.sites), _at(state.clean, state.sites)
+        here, clean = pick(slope, state.sites), pick(state.clean, state.sites)
         state.best_colours = (here > 0).to(slope.dtype)
         state.recolour_gain = (here * (state.best_colours - state.colours)).sum(dim=1)
         back = (here * (clean - state.colours)).sum(dim=1)
         state.return_gain = back - state.surprise.gather(1, state.sites)
-        deviations = _deviation(paint, ~used), _deviation(back, torch.ones_like(state.sites))
+        deviations = deviation(paint, ~used), deviation(back, torch.ones_like(state.sites))
         state.spread = torch.stack(deviations, dim=1)
         state.tried = torch.zeros_like(state.tried)
 
@@ -235,10 +262,10 @@ class GuidedSwap:
 
         score = torch.where(recolour[:, None], state.recolour_gain, state.return_gain)
         slots = self._draw(score, state.spread[:, 1:], for_slots, wide, ~random_slots)
-        old_sites, old_colours = state.sites.gather(1, slots), _at(state.colours, slots)
+        old_sites, old_colours = state.sites.gather(1, slots), pick(state.colours, slots)
         for_colours = for_colours.reshape(-1, wide, bytes_)
         colours = corner_colours(for_colours, groups)
-        best = _at(state.best_colours, slots)
+        best = pick(state.best_colours, slots)
         idle = (best == old_colours).all(dim=1) | random_sites[:, None]
         recoloured = torch.where(
             idle[:, None], other_colours(colours, old_colours, for_colours), best
@@ -248,7 +275,10 @@ class GuidedSwap:
         gains = state.free_gain.masked_fill(failed, -torch.inf)
         entries = self._draw(gains, state.spread[:, :1], for_entries, wide, ~blind)
         anywhere = free_sites(state.sites, ranks(for_ranks, max(free, 1)))
-        listed, dressed = state.free_sites.gather(1, entries), _at(state.free_colours, entries)
+        listed, dressed = (
+            state.free_sites.gather(1, entries),
+            pick(state.free_colours, entries),
+        )
         swapped = torch.where(random_sites[:, None], anywhere, listed)
         dressed = torch.where(random_sites[:, None, None], colours, dressed)
         new_sites = torch.where(recolour[:, None], old_sites, swapped)
@@ -267,21 +297,3 @@ class GuidedSwap:
         scale = (self.temperature * spread).clamp(min=1e-30)
         guided = guided[:, None] & (spread > 0)
         return torch.where(guided, gains / scale + noise, noise).topk(size, dim=1).indices
-
-
-def _at(values: Tensor, columns: Tensor) -> Tensor:
-    """(B, g, n) the columns (B, n) of (B, g, N) values."""
-    return values.gather(2, columns[:, None].expand(-1, values.shape[1], -1))
-
-
-def _put(values: Tensor, columns: Tensor, new: Tensor) -> Tensor:
-    """(B, g, N) values with (B, g, n) new ones in the columns (B, n)."""
-    return values.scatter(2, columns[:, None].expand_as(new), new)
-
-
-def _deviation(values: Tensor, counted: Tensor) -> Tensor:
-    """(B,) standard deviation over the counted columns; exact enough not to depend on the batch."""
-    weight = counted.double()
-    number = weight.sum(dim=1).clamp(min=1)
-    mean = (values * weight).sum(dim=1) / number
-    return ((((values - mean[:, None]) ** 2) * weight).sum(dim=1) / number).sqrt().float()

@@ -1,7 +1,13 @@
 """Draws from random words, and packed bits, of which guided-swap makes its moves."""
 
-import torch
-from torch import Tensor
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from robust0.lazy import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def gumbel(words: Tensor) -> Tensor:
@@ -37,3 +43,21 @@ def ranks(words: Tensor, free: int) -> Tensor:
     low = torch.arange(size + 1, device=words.device) * free // size
     within = (words[:, :size] * (low[1:] - low[:-1])) >> 32
     return (low[:-1] + within + ((words[:, size:] * free) >> 32)) % free
+
+
+def pick(values: Tensor, columns: Tensor) -> Tensor:
+    """(B, g, n) the columns (B, n) of (B, g, N) values."""
+    return values.gather(2, columns[:, None].expand(-1, values.shape[1], -1))
+
+
+def put(values: Tensor, columns: Tensor, new: Tensor) -> Tensor:
+    """(B, g, N) values with (B, g, n) new ones in the columns (B, n)."""
+    return values.scatter(2, columns[:, None].expand_as(new), new)
+
+
+def deviation(values: Tensor, counted: Tensor) -> Tensor:
+    """(B,) standard deviation over the counted columns; exact enough not to depend on the batch."""
+    weight = counted.double()
+    number = weight.sum(dim=1).clamp(min=1)
+    mean = (values * weight).sum(dim=1) / number
+    return ((((values - mean[:, None]) ** 2) * weight).sum(dim=1) / number).sqrt().float()

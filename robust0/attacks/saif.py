@@ -1,15 +1,20 @@
 """SAIF: Frank-Wolfe steps on a continuous mask and on the magnitudes below it."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
-import torch
 from annotated_types import Gt
-from torch import Tensor
 
-from robust0.attacks.base import Reply, Rows, State, begin
+from robust0.attacks.base import Configured, Efforts, Reply, Rows, State, begin
+from robust0.lazy import torch
 from robust0.losses import cross_entropy
+from robust0.registry import setting
 from robust0.threat import Threat, corners, top_mask
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(slots=True, kw_only=True)
@@ -35,8 +40,17 @@ class SAIF:
     revision: ClassVar[int] = 1
     black_box: ClassVar[bool] = False
     leaves_budget: ClassVar[bool] = False
+    serves: ClassVar[tuple[str, ...]] = ("pixel", "feature", "row", "column", "patch")
+    mixed: ClassVar[bool] = False
+    efforts: ClassVar[Efforts] = {
+        "smoke": {"steps": 10},
+        "quick": {"steps": 100},
+        "standard": {"steps": 300},
+        "paper": {"steps": 10_000},
+    }
+    configured: ClassVar[tuple[Configured, ...]] = (Configured("saif", rank=6),)
 
-    steps: Annotated[int, Gt(0)] = 100
+    steps: Annotated[int, Gt(0)] = setting(100, "Frank-Wolfe steps")
 
     @property
     def notes(self) -> tuple[str, ...]:

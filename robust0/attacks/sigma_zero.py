@@ -1,16 +1,22 @@
 """Sigma-zero [Cina24]: descend a smooth count of changed sites together with the margin."""
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
-import torch
 from annotated_types import Ge, Gt, Le
-from torch import Tensor
 
-from robust0.attacks.base import Reply, Rows, State, begin
+from robust0.attacks.base import Configured, Efforts, Reply, Rows, State, begin
+from robust0.lazy import torch
 from robust0.losses import margin
-from robust0.threat import Threat
+from robust0.registry import setting
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from robust0.threat import Threat
 
 _BETAS = (0.9, 0.999)
 _EPSILON = 1e-8
@@ -40,13 +46,26 @@ class SigmaZero:
     revision: ClassVar[int] = 1
     black_box: ClassVar[bool] = False
     leaves_budget: ClassVar[bool] = True
+    serves: ClassVar[tuple[str, ...]] = ("pixel", "feature", "row", "column", "patch")
+    mixed: ClassVar[bool] = False
+    efforts: ClassVar[Efforts] = {
+        "smoke": {"steps": 10},
+        "quick": {"steps": 100},
+        "standard": {"steps": 300},
+        "paper": {"steps": 10_000},
+    }
+    configured: ClassVar[tuple[Configured, ...]] = (Configured("sigma-zero", rank=5),)
 
-    steps: Annotated[int, Gt(0)] = 100
-    sigma: Annotated[float, Gt(0)] = 1e-3
-    threshold: Annotated[float, Ge(0), Le(1)] = 0.3
-    lr: Annotated[float, Gt(0)] = 1.0
-    threshold_step: Annotated[float, Ge(0)] = 0.01
-    elementwise: bool = False
+    steps: Annotated[int, Gt(0)] = setting(100, "Adam steps")
+    sigma: Annotated[float, Gt(0)] = setting(1e-3, "smoothness of the count", "[Cina24]")
+    threshold: Annotated[float, Ge(0), Le(1)] = setting(
+        0.3, "changes below it are cut off, at first", "[Cina24]"
+    )
+    lr: Annotated[float, Gt(0)] = setting(1.0, "first step size", "[Cina24]")
+    threshold_step: Annotated[float, Ge(0)] = setting(
+        0.01, "how fast the threshold moves", "[Cina24]"
+    )
+    elementwise: bool = setting(False, "count and cut off channels singly")
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -1,18 +1,23 @@
 """Sparse-PGD [Zhong24]: gradient steps on where to paint and on what to paint, both variants."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-import torch
 from annotated_types import Gt
-from torch import Tensor
 
-from robust0.attacks.base import Reply, Rows, State, begin
+from robust0.attacks.base import Configured, Efforts, Reply, Rows, State, begin
+from robust0.lazy import torch
 from robust0.losses import cross_entropy, margin
+from robust0.registry import setting
 from robust0.threat import Threat, top_mask
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 _START, _REDRAW = 0, 1  # lanes of the random stream
-_SMALLEST = torch.finfo(torch.float32).tiny
+_SMALLEST = 2.0**-126  # the smallest normal float32
 
 
 @dataclass(slots=True, kw_only=True)
@@ -38,15 +43,37 @@ class SparsePGD:
     revision: ClassVar[int] = 1
     black_box: ClassVar[bool] = False
     leaves_budget: ClassVar[bool] = False
+    serves: ClassVar[tuple[str, ...]] = ("pixel", "feature", "row", "column", "patch")
+    mixed: ClassVar[bool] = False
+    efforts: ClassVar[Efforts] = {
+        "smoke": {"steps": 10},
+        "quick": {"steps": 100},
+        "standard": {"steps": 300},
+        "paper": {"steps": 10_000},
+    }
+    configured: ClassVar[tuple[Configured, ...]] = (
+        Configured("sparse-pgd-p", rank=4, params={"projected": True}),
+        Configured("sparse-pgd-u", rank=3, params={"projected": False}),
+    )
 
-    steps: Annotated[int, Gt(0)] = 100
-    projected: bool = True
-    alpha: Annotated[float, Gt(0)] = 0.25
-    beta: Annotated[float, Gt(0)] = 0.25
-    patience: Annotated[int, Gt(0)] = 3
-    loss: Literal["ce", "margin"] = "ce"
-    reinit: Literal["consecutive", "cumulative"] = "consecutive"
-    compat: Literal["icml2024"] | None = None
+    steps: Annotated[int, Gt(0)] = setting(100, "updates of mask and magnitude")
+    projected: bool = setting(
+        True,
+        "gradient of the magnitudes through the projected mask",
+        "[Zhong24]",
+    )
+    alpha: Annotated[float, Gt(0)] = setting(0.25, "step of the magnitudes", "[Zhong24]")
+    beta: Annotated[float, Gt(0)] = setting(
+        0.25, "step of the mask, times the root of the sites", "[Zhong24]"
+    )
+    patience: Annotated[int, Gt(0)] = setting(
+        3, "unchanged masks before a mask is drawn anew", "[Zhong24]"
+    )
+    loss: Literal["ce", "margin"] = setting("ce", "what the attack climbs", "[Zhong24]")
+    reinit: Literal["consecutive", "cumulative"] = setting(
+        "consecutive", "whether unchanged masks are counted in a row or in all"
+    )
+    compat: Literal["icml2024"] | None = setting(None, "behave as this release of the authors")
 
     def __post_init__(self) -> None:
         """What ``compat`` implies is what records say."""

@@ -1,17 +1,21 @@
 """Sparse-RS [Croce22]: random search over which sites to paint with which corner colours."""
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
 
-import torch
 from annotated_types import Gt, Le
-from torch import Tensor
-from torch.nn.functional import pad
 
-from robust0.attacks.base import Reply, Rows, State, begin
+from robust0.attacks.base import Configured, Efforts, Reply, Rows, State, begin
+from robust0.lazy import torch
 from robust0.losses import cross_entropy, margin
+from robust0.registry import setting
 from robust0.threat import Threat, free_sites
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _START, _COLOUR, _SWAP = 0, 1, 2  # lanes of the random stream
 # [Croce22] The share of sites that move is p_init divided by these, up to these of 10,000 queries.
@@ -57,7 +61,7 @@ def distinct(words: Tensor, size: int, of: int) -> Tensor:
     if size == 1:
         return draws
     ordered, drawn = draws.sort(dim=1, stable=True)
-    again = pad(ordered[:, 1:] == ordered[:, :-1], (1, 0))
+    again = torch.nn.functional.pad(ordered[:, 1:] == ordered[:, :-1], (1, 0))
     # By time of drawing, with repetitions after everything else.
     turn = torch.add(drawn, again, alpha=words.shape[1])
     return ordered.gather(1, turn.topk(size, dim=1, largest=False).indices)
@@ -113,10 +117,21 @@ class SparseRS:
     revision: ClassVar[int] = 1
     black_box: ClassVar[bool] = True
     leaves_budget: ClassVar[bool] = False
+    serves: ClassVar[tuple[str, ...]] = ("pixel", "feature", "row", "column", "patch")
+    mixed: ClassVar[bool] = False
+    efforts: ClassVar[Efforts] = {
+        "smoke": {"queries": 50},
+        "quick": {"queries": 1_000},
+        "standard": {"queries": 3_000},
+        "paper": {"queries": 10_000},
+    }
+    configured: ClassVar[tuple[Configured, ...]] = (Configured("sparse-rs", rank=2),)
 
-    queries: Annotated[int, Gt(0)] = 1000
-    p_init: Annotated[float, Gt(0), Le(1)] = 0.8
-    loss: Literal["ce", "margin"] = "ce"
+    queries: Annotated[int, Gt(0)] = setting(1000, "forwards per image")
+    p_init: Annotated[float, Gt(0), Le(1)] = setting(
+        0.8, "share of the sites moved at first", "[Croce22]"
+    )
+    loss: Literal["ce", "margin"] = setting("ce", "what the attack climbs", "[Croce22]")
 
     @property
     def notes(self) -> tuple[str, ...]:

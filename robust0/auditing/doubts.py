@@ -3,13 +3,13 @@
 from collections import Counter
 from collections.abc import Sequence
 
+from robust0.attacks import ATTACKS
 from robust0.auditing.facts import Facts
 from robust0.records import CLEAN, Flag, Verdict
 
 POINTS = 0.002  # of all images: 0.2 points, the threshold of AutoAttack's checks
 GAP = 0.02  # between the best attack and all together
 LATE = 0.9  # of an attack's passes
-MIXED = "guided-swap"  # follows gradients, and searches at random where they mislead
 
 
 def doubts(
@@ -53,7 +53,8 @@ def _black_box(facts: Facts, verdicts: Sequence[Verdict], images: int) -> Flag |
 
     In a cascade only images count that a gradient attack met before.
     """
-    judged = [attack for attack in facts.attacks if attack.kind != MIXED]
+    mixed = {kind for kind, attack in ATTACKS.members().items() if attack.mixed}
+    judged = [attack for attack in facts.attacks if attack.kind not in mixed]
     white = {attack.name for attack in judged if not attack.black_box}
     black = [attack.name for attack in judged if attack.black_box]
     own = [v for v in verdicts if v.budget == facts.settings.budgets[0]]

@@ -8,9 +8,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from robust0.attacks import ATTACKS
 from robust0.attacks.base import Attack
+from robust0.attacks.battery import battery
 from robust0.auditing.facts import AttackFacts
 from robust0.errors import RecipeError
-from robust0.recipes.efforts import BATTERY
 from robust0.recipes.schema import AttackSpec
 from robust0.records import Settings
 from robust0.threat import Threat
@@ -24,12 +24,7 @@ def attack_entries(specs: Sequence[AttackSpec]) -> Entries:
 
 
 def _attack(spec: AttackSpec) -> Attack[Any]:
-    kind = ATTACKS.get(spec.kind)
-    if kind is None:
-        raise RecipeError(
-            f"the attack {spec.name} has the unknown kind {spec.kind!r}",
-            f"one of {', '.join(ATTACKS)}",
-        )
+    kind = ATTACKS.find(spec.kind, f"the attack {spec.name}: ")
     try:
         # Without extra="forbid" a misspelt setting would be dropped and its default run.
         attack: Attack[Any] = TypeAdapter(kind).validate_python(dict(spec.params), extra="forbid")
@@ -46,10 +41,10 @@ def _attack(spec: AttackSpec) -> Attack[Any]:
 
 def _check_name(spec: AttackSpec, attack: Attack[Any]) -> None:
     """Refuse an attack that is not what its name says: ensembles are counted by names."""
-    known = BATTERY.get(spec.name)
-    if known is None:
+    owner, known = battery().get(spec.name, (None, None))
+    if known is None or owner is None:
         return
-    says = {"kind": known.kind, **dict(known.params)}
+    says = {"kind": owner.kind, **known.params}
     wrong = next((key for key, value in says.items() if getattr(attack, key) != value), None)
     if wrong is not None:
         raise RecipeError(

@@ -8,6 +8,7 @@ from typing import Literal
 import torch
 from torch import nn
 
+from robust0.attacks.battery import SAA, groups
 from robust0.auditing.facts import Facts, Scalar
 from robust0.auditing.job import AuditJob
 from robust0.auditing.plan import Plan
@@ -17,7 +18,6 @@ from robust0.data.imageset import ImageSet
 from robust0.device import search_precision, share_cores
 from robust0.errors import ModelError, RecipeError
 from robust0.models.fast.oracle import MIN_ROWS, Oracle
-from robust0.recipes.efforts import BATTERY, GROUPS
 from robust0.recipes.load import Resolved
 from robust0.records import Settings, Subject
 from robust0.threat import Threat
@@ -84,8 +84,8 @@ def build_audit(resolved: Resolved, request: AuditRequest) -> AuditJob:
         thorough=request.thorough,
         class_names=names,
         attacks=attack_facts(entries, settings, data.image_shape, classes),
-        ensembles={"saa": GROUPS["saa"]} if order.tells(GROUPS["saa"]) else {},
-        untested=_untested(subject, settings, sorted(set(BATTERY) - set(running))),
+        ensembles={"saa": SAA} if order.tells(SAA) else {},
+        untested=_untested(subject, settings, sorted(set(groups()["all"]) - set(running))),
     )
     return AuditJob(
         title=_title(subject, settings),

@@ -55,7 +55,7 @@ def open_verification(
 
 def _check_revisions(stored: Baseline) -> None:
     for attack in stored.attacks:
-        kind = ATTACKS.get(attack.kind)
+        kind = ATTACKS.members().get(attack.kind)
         now = None if kind is None else kind.revision
         if now != attack.revision:
             raise ZooError(

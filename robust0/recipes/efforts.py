@@ -1,10 +1,10 @@
-"""What an audit runs by default: attacks by configured name, groups of them, budgets per effort."""
+"""The audit block of a recipe, spelled out: names, groups and an effort become attacks."""
 
 import difflib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Sequence
 
+from robust0.attacks import ATTACKS
+from robust0.attacks.battery import EFFORTS, battery, budget_of, groups
 from robust0.errors import RecipeError
 from robust0.recipes.tree import (
     DEFAULT,
@@ -20,98 +20,23 @@ from robust0.recipes.tree import (
     value_at,
 )
 
-Params = Mapping[str, int | float | str | bool | None]
-
-EFFORTS: Final[Mapping[str, Mapping[str, Params]]] = {
-    "smoke": {
-        "sparse-pgd": {"steps": 10},
-        "sparse-rs": {"queries": 50},
-        "corner-search": {"forwards": 50},
-        "saif": {"steps": 10},
-        "sigma-zero": {"steps": 10},
-        "guided-swap": {"forwards": 40},
-    },
-    "quick": {
-        "sparse-pgd": {"steps": 100},
-        "sparse-rs": {"queries": 1_000},
-        "corner-search": {"forwards": 1_000},
-        "saif": {"steps": 100},
-        "sigma-zero": {"steps": 100},
-        "guided-swap": {"forwards": 400},
-    },
-    "standard": {
-        "sparse-pgd": {"steps": 300},
-        "sparse-rs": {"queries": 3_000},
-        "corner-search": {"forwards": 3_000},
-        "saif": {"steps": 300},
-        "sigma-zero": {"steps": 300},
-        "guided-swap": {"forwards": 1_200},
-    },
-    "paper": {
-        "sparse-pgd": {"steps": 10_000},
-        "sparse-rs": {"queries": 10_000},
-        "corner-search": {"forwards": None, "iterations": 1_000, "mode": "sweep"},
-        "saif": {"steps": 10_000},
-        "sigma-zero": {"steps": 10_000},
-        "guided-swap": {"forwards": 20_000},
-    },
-}
-KINDS: Final = tuple(EFFORTS["paper"])
-BUDGET_KEYS: Final = frozenset(
-    key for row in EFFORTS.values() for params in row.values() for key in params
-)
-
-
-@dataclass(frozen=True, slots=True)
-class NamedAttack:
-    """A configured attack: the name that records carry, its kind, and what the name itself says."""
-
-    name: str
-    kind: str
-    params: tuple[tuple[str, bool], ...] = ()
-
-
-BATTERY: Final[Mapping[str, NamedAttack]] = {
-    attack.name: attack
-    for attack in (
-        NamedAttack("sparse-pgd-p", "sparse-pgd", (("projected", True),)),
-        NamedAttack("sparse-pgd-u", "sparse-pgd", (("projected", False),)),
-        NamedAttack("sparse-rs", "sparse-rs"),
-        NamedAttack("corner-search", "corner-search"),
-        NamedAttack("saif", "saif"),
-        NamedAttack("sigma-zero", "sigma-zero"),
-        NamedAttack("guided-swap", "guided-swap"),
-    )
-}
-GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
-    "all": tuple(BATTERY),
-    # The paper's Sparse-AutoAttack, in its order.
-    "saa": ("sparse-pgd-p", "sparse-pgd-u", "sparse-rs"),
-    # Cheapest kills first: in a cascade the later attacks see few images.
-    "worst-case": (
-        "guided-swap",
-        "sparse-rs",
-        "sparse-pgd-u",
-        "sparse-pgd-p",
-        "sigma-zero",
-        "saif",
-        "corner-search",
-    ),
-}
-
 
 def attack_names(words: Sequence[str], asked: Origin = DEFAULT) -> tuple[str, ...]:
     """The configured names that names and groups stand for, each once, in order."""
     names: dict[str, None] = {}
     for word in words:
-        if word not in BATTERY and word not in GROUPS:
-            known = (*GROUPS, *BATTERY)
+        if ":" in word:  # a user's own attack, by its place
+            own = ATTACKS.find(word, asked.says(""))
+            names.update(dict.fromkeys(named.name for named in own.configured))
+            continue
+        if word not in battery() and word not in groups():
+            known = (*groups(), *battery())
             close = difflib.get_close_matches(word, known, n=3, cutoff=0.5)
             raise RecipeError(
                 asked.says(f"there is no attack or group named {word!r}"),
                 f"did you mean {' or '.join(close)}?" if close else f"one of {', '.join(known)}",
             )
-        names.update(dict.fromkeys(GROUPS.get(word, (word,))))
+        names.update(dict.fromkeys(groups().get(word, (word,))))
     return tuple(names)
 
 
@@ -147,7 +72,7 @@ def _entries(attacks: Tree) -> list[Branch]:
     if not isinstance(attacks, list) or not attacks:
         raise RecipeError(
             origin_of(attacks).says("audit.attacks must be a list of attacks"),
-            f"name attacks or groups: {', '.join((*GROUPS, *BATTERY))}",
+            f"name attacks or groups: {', '.join((*groups(), *battery()))}",
         )
     entries: list[Branch] = []
     named: set[str] = set()
@@ -159,7 +84,7 @@ def _entries(attacks: Tree) -> list[Branch]:
         names = [name for name in attack_names([str(plain(item))], origin) if name not in named]
         named.update(names)
         entries.extend(
-            {"name": Leaf(name, origin), "kind": Leaf(BATTERY[name].kind, origin)} for name in names
+            {"name": Leaf(name, origin), "kind": Leaf(_kind(name), origin)} for name in names
         )
     return entries
 
@@ -170,13 +95,21 @@ def _spelled(entry: Branch) -> Branch:
     place = origin_of(entry)
     if not isinstance(name, str) or not name:
         raise RecipeError(place.says("an attack has no name"), "add a name: it labels its verdicts")
-    if kind is None and name in BATTERY:
-        return {**entry, "kind": Leaf(BATTERY[name].kind, origin_of(entry))}
-    if kind not in KINDS:
+    if kind is None and name in battery():
+        return {**entry, "kind": Leaf(_kind(name), origin_of(entry))}
+    if not isinstance(kind, str):
         raise RecipeError(
-            place.says(f"the attack {name!r} has the kind {kind!r}"), f"one of {', '.join(KINDS)}"
+            place.says(f"the attack {name!r} has the kind {kind!r}"), f"one of {', '.join(ATTACKS)}"
         )
+    ATTACKS.find(kind, place.says(f"the attack {name!r} has the kind {kind!r}: "))
     return entry
+
+
+def _kind(name: str) -> str:
+    """What a recipe calls the attack of a configured name: its kind, or where a user keeps it."""
+    attack, _ = battery()[name]
+    own = attack.kind in ATTACKS.own or attack.kind in ATTACKS.installed
+    return attack.kind if own else f"{attack.__module__}:{attack.__qualname__}"
 
 
 def _check_names(names: Sequence[str], tuning: Branch) -> None:
@@ -185,7 +118,7 @@ def _check_names(names: Sequence[str], tuning: Branch) -> None:
         raise RecipeError(
             f"audit.attacks has two attacks named {twice!r}", "give each attack a name of its own"
         )
-    known = {*names, *BATTERY}
+    known = {*names, *battery()}
     for name, params in tuning.items():
         if name not in known:
             close = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
@@ -197,9 +130,10 @@ def _check_names(names: Sequence[str], tuning: Branch) -> None:
 
 def _complete(entry: Branch, effort: str, tuning: Branch) -> Branch:
     name, kind = str(value_at(entry, "name")), str(value_at(entry, "kind"))
-    params = branch(grow(EFFORTS[effort][kind], Origin(f"effort {effort}")), ())
-    known = BATTERY.get(name)
-    if known is not None and known.kind == kind:
+    attack = ATTACKS.find(kind)
+    params = branch(grow(budget_of(attack, effort), Origin(f"effort {effort}")), ())
+    owner, known = battery().get(name, (None, None))
+    if known is not None and owner is attack:
         params = merge(params, branch(grow(dict(known.params), Origin(f"attack {name}")), ()))
     own = branch(entry.get("params"), ("audit", "attacks", name, "params"))
     return {**entry, "params": {**merge(merge(params, tuning), own)}}

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
+from robust0.attacks.battery import budget_keys
 from robust0.errors import RecipeError
-from robust0.recipes.efforts import BUDGET_KEYS
 from robust0.recipes.keys import check, setting_shape
 from robust0.recipes.methods import PARTS, chosen
 from robust0.recipes.tree import Branch, Leaf, Origin, Tree, branch, merge, relabel, value_at
@@ -55,7 +55,7 @@ def _without_budgets(audit: Branch) -> Branch:
 def _tuning_only(params: Tree) -> Tree:
     if not isinstance(params, dict):
         return params
-    return {key: item for key, item in params.items() if key not in BUDGET_KEYS}
+    return {key: item for key, item in params.items() if key not in budget_keys()}
 
 
 def families_of(families: Branch, model: str) -> list[Branch]:

@@ -11,17 +11,17 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import robust0.attacks
 from robust0.attacks import ATTACKS, engine
 from robust0.attacks.base import Reply, State
+from robust0.attacks.battery import battery, budget_of
 from robust0.attacks.sparse_pgd import SparsePGD
 from robust0.attacks.sparse_rs import SparseRS
 from robust0.errors import EvaluationError
 from robust0.models.fast.oracle import Oracle, frozen
-from robust0.recipes.efforts import BATTERY, EFFORTS
 from robust0.threat import Threat
 from tests.attacks.conftest import Problem
 
 BATTERY_OF_ATTACKS = {
-    name: ATTACKS[named.kind](**EFFORTS["smoke"][named.kind], **dict(named.params))
-    for name, named in BATTERY.items()
+    name: kind(**budget_of(kind, "smoke"), **named.params)
+    for name, (kind, named) in battery().items()
 }
 each_attack = pytest.mark.parametrize("name", BATTERY_OF_ATTACKS)
 
@@ -59,14 +59,15 @@ def test_every_module_is_in_the_registry_under_its_three_names():
     modules = {path.stem for path in folder.glob("*.py")} - {
         "__init__",
         "base",
+        "battery",
         "calls",
         "engine",
         "judge",
         "moves",
     }
-    homes = {attack.__module__.rpartition(".")[2] for attack in ATTACKS.values()}
+    homes = {attack.__module__.rpartition(".")[2] for attack in ATTACKS.members().values()}
     assert modules == homes
-    for kind, attack in ATTACKS.items():
+    for kind, attack in ATTACKS.members().items():
         assert attack.kind == kind
         assert attack.__module__.endswith(kind.replace("-", "_"))
         assert attack.__name__.lower() == kind.replace("-", "")
@@ -74,7 +75,7 @@ def test_every_module_is_in_the_registry_under_its_three_names():
 
 
 def test_every_kind_is_in_the_battery():
-    assert {named.kind for named in BATTERY.values()} == set(ATTACKS)
+    assert {kind.kind for kind, _ in battery().values()} == set(ATTACKS)
 
 
 @each_attack
@@ -227,8 +228,8 @@ def test_state_tensors_are_rows_of_their_own(name, small):
 @each_attack
 def test_a_standard_model_falls(name, trained, drive):
     """With a fifth of the pixels free, every attack at effort quick breaks most images."""
-    named = BATTERY[name]
-    attack = ATTACKS[named.kind](**EFFORTS["quick"][named.kind], **dict(named.params))
+    kind, named = battery()[name]
+    attack = kind(**budget_of(kind, "quick"), **named.params)
     outcomes = drive(attack, trained.first(16), Threat(pixels=24))
     assert sum(outcome.fooled for outcome in outcomes) >= 12
 
@@ -247,8 +248,8 @@ class Scaled(nn.Module):
 @each_attack
 def test_confidence_is_no_defence(name, trained, drive):
     """Margins of 30 and more, where float32's plain cross entropy is zero."""
-    named = BATTERY[name]
-    attack = ATTACKS[named.kind](**EFFORTS["quick"][named.kind], **dict(named.params))
+    kind, named = battery()[name]
+    attack = kind(**budget_of(kind, "quick"), **named.params)
     modest, threat = trained.first(16), Threat(pixels=30)
     sure = replace(modest, model=Scaled(modest.model, 4))
     hits = [sum(o.fooled for o in drive(attack, p, threat)) for p in (modest, sure)]

@@ -4,13 +4,12 @@ from dataclasses import fields, replace
 
 import pytest
 
-from robust0.attacks import ATTACKS
-from robust0.recipes.efforts import BATTERY, EFFORTS
+from robust0.attacks.battery import battery, budget_of
 from robust0.threat import Threat
 
 QUICK = {
-    name: ATTACKS[named.kind](**EFFORTS["quick"][named.kind], **dict(named.params))
-    for name, named in BATTERY.items()
+    name: kind(**budget_of(kind, "quick"), **named.params)
+    for name, (kind, named) in battery().items()
 }
 OPTIMUM = 10
 # With this many sites more, all images must fall: a tenth for whoever sees the gradient; the black

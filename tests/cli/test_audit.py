@@ -309,7 +309,7 @@ def test_a_cheating_attack_is_exit_3(capfd, monkeypatch):
         def ask(self, state):
             return 1 - state.image(state.clean)
 
-    monkeypatch.setitem(ATTACKS, "sparse-rs", Cheat)
+    monkeypatch.setitem(ATTACKS.members(), "sparse-rs", Cheat)
     assert run([*RUN, "-o", "run", "--fail-under", "clean=99"]) == 3
     captured = capfd.readouterr()
     assert "broke their own promises" in captured.err

@@ -1,8 +1,11 @@
 import pytest
 
+from robust0.attacks import ATTACKS
+from robust0.attacks.battery import EFFORTS, battery, budget_of, groups
 from robust0.errors import RecipeError
-from robust0.recipes.efforts import BATTERY, EFFORTS, GROUPS, KINDS, attack_names
+from robust0.recipes.efforts import attack_names
 from robust0.recipes.load import load_recipe
+from robust0.threat import Threat
 
 
 def audit(*overrides, recipe="cifar10"):
@@ -13,39 +16,27 @@ def params(found):
     return {attack.name: dict(attack.params) for attack in found.attacks}
 
 
-def test_the_table_of_budgets():
-    rows = {
-        "smoke": (10, 50, 50, 10, 10, 40),
-        "quick": (100, 1000, 1000, 100, 100, 400),
-        "standard": (300, 3000, 3000, 300, 300, 1200),
-        "paper": (10000, 10000, None, 10000, 10000, 20000),
-    }
-    first = {"sparse-rs": "queries", "corner-search": "forwards", "guided-swap": "forwards"}
-    assert set(EFFORTS) == set(rows)
-    for effort, budgets in rows.items():
-        found = EFFORTS[effort]
-        assert tuple(found) == KINDS
-        assert tuple(found[kind][first.get(kind, "steps")] for kind in KINDS) == budgets
-    assert EFFORTS["paper"]["corner-search"] == {
-        "forwards": None,
-        "iterations": 1000,
-        "mode": "sweep",
-    }
+def test_every_attack_searches_longer_with_more_effort():
+    for attack in ATTACKS.members().values():
+        assert tuple(attack.efforts) == EFFORTS
+        made = [attack(**budget_of(attack, effort)) for effort in EFFORTS]
+        passes = [one.passes(Threat(pixels=5), (3, 8, 8), 4) for one in made]
+        assert passes[:3] == sorted(passes[:3])
+        assert len(set(passes[:3])) == 3
 
 
 def test_groups():
-    assert GROUPS["saa"] == ("sparse-pgd-p", "sparse-pgd-u", "sparse-rs")
-    assert GROUPS["worst-case"][0] == "guided-swap"
-    assert GROUPS["worst-case"][-1] == "corner-search"
+    assert groups()["saa"] == ("sparse-pgd-p", "sparse-pgd-u", "sparse-rs")
+    assert groups()["worst-case"][0] == "guided-swap"
+    assert groups()["worst-case"][-1] == "corner-search"
     for group in ("all", "worst-case"):
-        assert sorted(GROUPS[group]) == sorted(BATTERY)
-    assert {attack.kind for attack in BATTERY.values()} == set(KINDS)
+        assert sorted(groups()[group]) == sorted(battery())
 
 
 def test_names_and_groups_are_counted_once():
-    assert attack_names(["saa", "sparse-rs", "saif"]) == (*GROUPS["saa"], "saif")
+    assert attack_names(["saa", "sparse-rs", "saif"]) == (*groups()["saa"], "saif")
     assert [attack.name for attack in audit("audit.attacks=[saa, all]").attacks] == list(
-        GROUPS["all"]
+        groups()["all"]
     )
     with pytest.raises(RecipeError) as refusal:
         attack_names(["sparse-r"])
@@ -58,7 +49,7 @@ def test_an_effort_sets_every_budget(effort, recipe):
     found = audit(f"audit.effort={effort}", "audit.attacks=all", recipe=recipe)
     assert found.effort == effort
     for attack in found.attacks:
-        for key, value in EFFORTS[effort][attack.kind].items():
+        for key, value in budget_of(ATTACKS[attack.kind], effort).items():
             tuned = (recipe, effort, key) == ("gtsrb", "paper", "queries")
             assert attack.params[key] == (3000 if tuned else value)
 

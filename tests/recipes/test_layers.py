@@ -1,7 +1,8 @@
 import pytest
 
+from robust0.attacks import ATTACKS
+from robust0.attacks.battery import budget_of
 from robust0.errors import RecipeError
-from robust0.recipes.efforts import EFFORTS
 from robust0.recipes.layers import command_line, families_of
 from robust0.recipes.load import dump_recipe, load_recipe
 from robust0.recipes.tree import Origin, branch, grow, plain
@@ -87,4 +88,8 @@ def test_another_effort_voids_budgets_but_not_tuning(write):
     smoke = load_recipe(full, overrides=["audit.effort=smoke"]).recipe.audit
     assert smoke == load_recipe("gtsrb", overrides=["audit.effort=smoke"]).recipe.audit
     (rs,) = (attack for attack in smoke.attacks if attack.kind == "sparse-rs")
-    assert rs.params == {**EFFORTS["smoke"]["sparse-rs"], "p_init": 0.3, "loss": "margin"}
+    assert rs.params == {
+        **budget_of(ATTACKS["sparse-rs"], "smoke"),
+        "p_init": 0.3,
+        "loss": "margin",
+    }

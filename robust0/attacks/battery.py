@@ -1,0 +1,47 @@
+"""What an audit can run: attacks by configured name, groups of them, and how long they search."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from robust0.attacks import ATTACKS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from robust0.attacks.base import Attack, Configured, Value
+
+EFFORTS: Final = ("smoke", "quick", "standard", "paper")
+SAA: Final = ("sparse-pgd-p", "sparse-pgd-u", "sparse-rs")  # Sparse-AutoAttack, in its order
+
+
+def battery() -> dict[str, tuple[type[Attack[Any]], Configured]]:
+    """Every configured name, with the attack it belongs to and what the name itself says."""
+    return {
+        named.name: (attack, named)
+        for attack in ATTACKS.members().values()
+        for named in attack.configured
+    }
+
+
+def groups() -> Mapping[str, tuple[str, ...]]:
+    """Names for several attacks; a user's own attack runs only where it is named itself."""
+    own = [named for kind in ATTACKS.own for named in ATTACKS[kind].configured]
+    cascade = sorted(own, key=lambda named: named.rank)
+    return {
+        "all": tuple(named.name for named in own),
+        "saa": SAA,
+        # Cheapest kills first: in a cascade the later attacks see few images.
+        "worst-case": tuple(named.name for named in cascade),
+    }
+
+
+def budget_of(attack: type[Attack[Any]], effort: str) -> Mapping[str, Value]:
+    """The settings that an effort gives an attack; its own defaults where it names none."""
+    return attack.efforts.get(effort, {})
+
+
+def budget_keys() -> frozenset[str]:
+    """Settings that say how long some attack searches."""
+    tables = (attack.efforts.values() for attack in ATTACKS.members().values())
+    return frozenset(key for table in tables for budgets in table for key in budgets)
