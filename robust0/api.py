@@ -1,6 +1,5 @@
 """The audit for Python: a module and images in, a report out; no files are written."""
 
-import json
 from collections.abc import Callable, Iterable, Sequence
 from operator import index
 from typing import Any, Literal
@@ -14,9 +13,10 @@ from robust0.commands.build_audit import AuditRequest, build_audit
 from robust0.distributed import World
 from robust0.errors import AttackContractError, ModelError, RecipeError
 from robust0.events import AuditEvent, AuditFinished
-from robust0.recipes.load import Resolved, load_recipe
+from robust0.recipes.load import read_audit, settings_hash
+from robust0.recipes.schema import AuditSpec
 from robust0.records import Report, Unit
-from robust0.runs.subject import tensors_digest
+from robust0.runs.subject import given_subject
 
 
 def audit(
@@ -66,23 +66,21 @@ def audit(
     weight = next(module.parameters(), None)
     device = weight.device if weight is not None else torch.device("cpu")
     data = given_images(images, labels, device)
-    name = type(module).__name__
+    budgets = _budgets(eps)
+    spec = _audit_spec(mode, effort, attacks, seed, len(data))
     request = AuditRequest(
-        network=module,
-        data=data,
-        budgets=_budgets(eps),
-        device=device,
-        model=name,
-        arch=name,
-        identity=tensors_digest(module),
+        subject=given_subject(module, data, device),
+        audit=spec,
+        unit=unit,
+        budgets=budgets,
+        recipe=settings_hash({"unit": unit, "audit": spec.model_dump(mode="json")}),
         thorough=thorough,
         rows=batch_size,
         precision=precision,
         compile=compile,
     )
-    resolved = _recipe(name, request.budgets, unit, len(data), mode, effort, attacks, seed)
     report: Report | None = None
-    for event in run(build_audit(resolved, request), World(), resume=False):
+    for event in run(build_audit(request), World(), resume=False):
         if progress is not None:
             progress(event)
         if isinstance(event, AuditFinished):
@@ -110,23 +108,12 @@ def _budgets(eps: int | Sequence[int]) -> tuple[int, ...]:
     return tuple(sorted(set(given), reverse=True))
 
 
-def _recipe(
-    model: str, budgets: tuple[int, ...], unit: Unit, images: int, mode: str, effort: str,
-    attacks: str | Sequence[str], seed: int,
-) -> Resolved:  # fmt: skip
-    """The same road as the command line's: a recipe, so that settings are checked and hashed."""
+def _audit_spec(
+    mode: str, effort: str, attacks: str | Sequence[str], seed: int, images: int
+) -> AuditSpec:
     words = attacks.split(",") if isinstance(attacks, str) else list(attacks)
     if mode == "cascade" and words == ["all"]:
         words = ["worst-case"]
-    changes = {
-        "dataset.name": "given images",
-        "dataset.image_size": None,
-        f"threat.{unit}s": budgets[0],
-        "audit.mode": mode,
-        "audit.effort": effort,
-        "audit.images": images,
-        "audit.attacks": [word.strip() for word in words],
-        "audit.seed": seed,
-    }
-    overrides = [f"{key}={json.dumps(value)}" for key, value in changes.items()]
-    return load_recipe("cifar10", model=model, overrides=overrides)
+    named = [word.strip() for word in words]
+    values = {"mode": mode, "effort": effort, "attacks": named, "seed": seed, "images": images}
+    return read_audit(values)

@@ -22,17 +22,18 @@ from robust0.commands.audit_recipe import (
     resolve,
 )
 from robust0.commands.build_audit import AuditRequest, build_audit
-from robust0.data.datasets import open_dataset
 from robust0.data.imageset import ImageSet
 from robust0.distributed import World
 from robust0.errors import RunError
 from robust0.events import Transfer
 from robust0.files import write_text
-from robust0.recipes.load import Resolved, dump_recipe, load_recipe
+from robust0.recipes.load import Resolved, dump_recipe, load_recipe, section_hash
 from robust0.runs.folder import owned
-from robust0.runs.subject import Named, find_model, load_model
+from robust0.runs.images import open_images
+from robust0.runs.subject import ModelReference, find_model, open_subject
 
 _RECIPE = "recipe.yaml"
+SECTIONS = ("dataset", "threat", "audit")  # of a recipe, on which an audit depends
 _KEPT = ("model", "factory", "data_dir", "thorough", "batch_size", "precision", "compile")
 
 
@@ -85,13 +86,13 @@ def open_audit(
 def _fresh(
     options: AuditOptions, device: torch.device, progress: Callable[[Transfer], None]
 ) -> tuple[AuditJob, Resolved]:
-    named = find_model(options.model, options.factory, progress)
-    name, warnings = data_name(options, named)
-    known = named.metadata.eval_budget if named.metadata is not None else None
+    reference = find_model(options.model, options.factory, progress)
+    name, warnings = data_name(options, reference)
+    known = reference.metadata.eval_budget if reference.metadata is not None else None
     asked = budgets_of(options.eps, options.unit, None if options.recipe else known)
-    resolved = resolve(options, named, name, asked)
+    resolved = resolve(options, reference, name, asked)
     budgets = asked[0] if asked else (resolved.recipe.threat.budget,)
-    job = _build(options, resolved, named, budgets, device, progress, warnings)
+    job = _build(options, resolved, reference, budgets, device, progress, warnings)
     return job, resolved
 
 
@@ -112,8 +113,8 @@ def _recalled(
     kept["data_dir"] = options.data_dir or (Path(kept["data_dir"]) if kept["data_dir"] else None)
     options = replace(options, **kept)
     resolved = load_recipe(str(folder / _RECIPE))
-    named = find_model(options.model, options.factory, progress)
-    job = _build(options, resolved, named, budgets, device, progress, ())
+    reference = find_model(options.model, options.factory, progress)
+    job = _build(options, resolved, reference, budgets, device, progress, ())
     # The words of the first start: results must not depend on where the run is taken up again.
     return replace(job, facts=run.facts), resolved
 
@@ -121,50 +122,35 @@ def _recalled(
 def _build(
     options: AuditOptions,
     resolved: Resolved,
-    named: Named,
+    reference: ModelReference,
     budgets: tuple[int, ...],
     device: torch.device,
     progress: Callable[[Transfer], None],
     warnings: tuple[str, ...],
 ) -> AuditJob:
-    data, notes = _open_images(resolved, options.data_dir, progress)
-    data = data.to(device)
-    subject = load_model(named, data, seed=resolved.recipe.audit.seed)
-    network = subject.network.to(device)
-    if device.type != "mps":
-        network = network.to(memory_format=torch.channels_last)
-    known = named.metadata
+    recipe = resolved.recipe
+    data, notes = _test_images(resolved, options.data_dir, progress)
     request = AuditRequest(
-        network=network,
-        data=data,
+        subject=open_subject(reference, data, device, seed=recipe.audit.seed),
+        audit=recipe.audit,
+        unit=recipe.threat.unit,
         budgets=budgets,
-        device=device,
-        model=named.shown,
-        arch=named.arch,
-        sha256=subject.sha256,
-        method=known.method if known is not None else None,
-        identity=subject.identity(),
-        mean=subject.mean,
-        std=subject.std,
-        class_names=known.class_names if known is not None else (),
+        recipe=section_hash(recipe, *SECTIONS),
         thorough=options.thorough,
         rows=options.batch_size,
         precision=options.precision,
         compile=options.compile,
-        notes=(*subject.notes, *notes),
+        notes=notes,
         warnings=warnings,
     )
-    return build_audit(resolved, request)
+    return build_audit(request)
 
 
-def _open_images(
+def _test_images(
     resolved: Resolved, data_dir: Path | None, progress: Callable[[Transfer], None]
 ) -> tuple[ImageSet, tuple[str, ...]]:
-    spec, wanted = resolved.recipe.dataset, resolved.recipe.audit.images
-    data = open_dataset(
-        spec.name, "test", data_dir=data_dir, variant=spec.variant, image_size=spec.image_size,
-        class_list=spec.classes, progress=progress,
-    )  # fmt: skip
+    wanted = resolved.recipe.audit.images
+    data = open_images(resolved.recipe.dataset, "test", data_dir, progress)
     count = min(wanted or len(data), len(data))
     notes = (f"{data.name} has only {len(data):,} images: all are used",)
     few = wanted is not None and wanted > len(data)

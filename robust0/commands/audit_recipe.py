@@ -14,7 +14,7 @@ from robust0.gate.decide import Floor
 from robust0.models.metadata import Budget
 from robust0.recipes.load import Resolved, load_recipe, recipe_of
 from robust0.records import CLEAN, Unit
-from robust0.runs.subject import Named
+from robust0.runs.subject import ModelReference
 
 DEFAULT_IMAGES = 1000
 SAMPLE = "sample"
@@ -80,7 +80,7 @@ def budgets_of(
     return tuple(sorted({int(part) for part in parts}, reverse=True)), unit or "pixel"
 
 
-def data_name(options: AuditOptions, named: Named) -> tuple[str | None, tuple[str, ...]]:
+def data_name(options: AuditOptions, named: ModelReference) -> tuple[str | None, tuple[str, ...]]:
     """Which data, and what to warn of; None: the recipe's."""
     known = named.metadata.dataset if named.metadata is not None else None
     name = options.data or known
@@ -107,7 +107,7 @@ def data_name(options: AuditOptions, named: Named) -> tuple[str | None, tuple[st
 
 def resolve(
     options: AuditOptions,
-    named: Named,
+    named: ModelReference,
     data: str | None,
     asked: tuple[tuple[int, ...], Unit] | None,
 ) -> Resolved:

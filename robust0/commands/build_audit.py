@@ -1,4 +1,4 @@
-"""From a resolved recipe, a model and images to an AuditJob."""
+"""From a model, images and the audit block of a recipe to an AuditJob."""
 
 import hashlib
 from collections.abc import Sequence
@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from torch import nn
 
 from robust0.attacks.battery import SAA, groups
 from robust0.auditing.facts import Facts, Scalar
@@ -18,28 +17,22 @@ from robust0.data.imageset import ImageSet
 from robust0.device import search_precision, share_cores
 from robust0.errors import ModelError, RecipeError
 from robust0.models.fast.oracle import MIN_ROWS, Oracle
-from robust0.recipes.load import Resolved
-from robust0.records import Settings, Subject
+from robust0.recipes.schema import AuditSpec
+from robust0.records import Settings, Subject, Unit
+from robust0.runs.subject import RunSubject
 from robust0.threat import Threat
 from robust0.writers.artefacts import write_all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditRequest:
-    """What is said beside the recipe: the network, the images, budgets, files and hardware."""
+    """What to attack, how, and on what hardware."""
 
-    network: nn.Module  # on the device
-    data: ImageSet  # on the device, cut to the images of the audit
+    subject: RunSubject  # its images are those of the audit
+    audit: AuditSpec
+    unit: Unit
     budgets: tuple[int, ...]
-    device: torch.device
-    model: str
-    arch: str
-    sha256: str | None = None
-    method: str | None = None
-    identity: str = ""  # of the weights
-    mean: tuple[float, ...] = ()
-    std: tuple[float, ...] = ()
-    class_names: tuple[str, ...] = ()  # of the model, where it knows them
+    recipe: str  # hash of the settings that the audit depends on
     thorough: bool = False
     rows: int | None = None  # images per model call; None: what suits the device
     precision: Literal["auto", "fp32", "bf16"] = "auto"  # of the search
@@ -49,24 +42,24 @@ class AuditRequest:
     warnings: tuple[str, ...] = ()
 
 
-def build_audit(resolved: Resolved, request: AuditRequest) -> AuditJob:
+def build_audit(request: AuditRequest) -> AuditJob:
     """The job; refuses what the model or the images cannot do, before anything is written."""
-    recipe, data, device = resolved.recipe, request.data, request.device
-    unit = recipe.threat.unit
+    audit, unit = request.audit, request.unit
+    network, data, device = request.subject.network, request.subject.data, request.subject.device
     budgets = tuple(sorted(set(request.budgets), reverse=True))
     for budget in budgets:
         Threat.of(budget, unit).check(torch.empty(1, *data.image_shape, device="meta"))
     rows = _rows(request.rows, data, device)
     lanes, threads = share_cores(device, request.threads)
     precision = search_precision(request.precision, device)
-    classes = check_model(request.network, data, rows, device)
-    names = _class_names(request, classes)
-    entries = attack_entries(recipe.audit.attacks)
+    classes = check_model(network, data, rows, device)
+    names = _class_names(request.subject, classes)
+    entries = attack_entries(audit.attacks)
     settings = Settings(
-        recipe=resolved.hash,
-        mode=recipe.audit.mode,
-        effort=recipe.audit.effort,
-        seed=recipe.audit.seed,
+        recipe=request.recipe,
+        mode=audit.mode,
+        effort=audit.effort,
+        seed=audit.seed,
         budgets=budgets,
         unit=unit,
         compute_rows=rows,
@@ -75,7 +68,7 @@ def build_audit(resolved: Resolved, request: AuditRequest) -> AuditJob:
         device=device.type,
         torch=torch.__version__,
     )
-    subject = _subject(request, classes)
+    subject = _subject(request.subject, classes)
     running = tuple(name for name, _ in entries)
     order = Plan(budgets, running, settings.mode == "cascade", request.thorough)
     facts = Facts(
@@ -90,9 +83,9 @@ def build_audit(resolved: Resolved, request: AuditRequest) -> AuditJob:
     return AuditJob(
         title=_title(subject, settings),
         folder=None,
-        network=request.network,
+        network=network,
         oracle=Oracle(
-            request.network,
+            network,
             rows,
             device,
             search_dtype=torch.bfloat16 if precision == "bf16" else None,
@@ -107,7 +100,7 @@ def build_audit(resolved: Resolved, request: AuditRequest) -> AuditJob:
         identity=_identity(facts, request, threads),
         write_reports=write_all,
         about=_about(facts),
-        notes=request.notes,
+        notes=(*request.subject.notes, *request.notes),
         warnings=request.warnings,
     )
 
@@ -135,36 +128,36 @@ def _rows(wanted: int | None, data: ImageSet, device: torch.device) -> int:
     return max((size for size in sizes if size <= len(data) // 3), default=sizes[0])
 
 
-def _class_names(request: AuditRequest, classes: int) -> tuple[str, ...]:
-    names = request.data.class_names
-    numbered = request.data.name.startswith(("npz:", "given"))  # files may lack the last classes
+def _class_names(given: RunSubject, classes: int) -> tuple[str, ...]:
+    names = given.data.class_names
+    numbered = given.data.name.startswith(("npz:", "given"))  # files may lack the last classes
     if len(names) != classes and not (numbered and len(names) < classes):
         raise ModelError(
-            f"the model has {classes} classes, {request.data.name} has {len(names)}",
+            f"the model has {classes} classes, {given.data.name} has {len(names)}",
             "audit it on the data it was trained for",
         )
     if len(names) == classes:
         return names
-    known = request.class_names
+    known = given.class_names
     return known if len(known) == classes else tuple(str(label) for label in range(classes))
 
 
-def _subject(request: AuditRequest, classes: int) -> Subject:
-    data = request.data
+def _subject(given: RunSubject, classes: int) -> Subject:
+    data = given.data
     ids = ",".join(str(image) for image in data.ids.tolist())
     return Subject(
-        model=request.model,
-        arch=request.arch,
-        sha256=request.sha256,
-        method=request.method,
+        model=given.model,
+        arch=given.arch,
+        sha256=given.sha256,
+        method=given.method,
         dataset=data.name,
         split=data.split,
         data_fingerprint=data.fingerprint,
         image_ids=hashlib.sha256(ids.encode()).hexdigest(),
         images=len(data),
         classes=classes,
-        mean=request.mean,
-        std=request.std,
+        mean=given.mean,
+        std=given.std,
     )
 
 
@@ -172,7 +165,7 @@ def _identity(facts: Facts, request: AuditRequest, threads: int) -> dict[str, Sc
     settings, subject = facts.settings, facts.subject
     revisions = ", ".join(f"{attack.name} {attack.revision}" for attack in facts.attacks)
     return {
-        "model": request.identity,
+        "model": request.subject.identity,
         "recipe": settings.recipe,
         "budgets": f"{', '.join(str(budget) for budget in settings.budgets)} {settings.unit}s",
         "thorough": facts.thorough,

@@ -181,11 +181,15 @@ def _replayed(
     allowed: Fraction,
     progress: Progress,
 ) -> Replay:
-    from robust0.commands.replay import open_subject
+    import torch
+
+    from robust0.commands.replay import open_replay
     from robust0.gate.replay import replay
 
-    subject = open_subject(options, before, run, progress)
-    result = replay(subject.network, before, subject.images, subject.labels, subject.ids)
+    subject = open_replay(options, before, run, progress)
+    data = subject.data
+    images = data.images(torch.arange(len(data)))
+    result = replay(subject.network, before, images, data.labels, data.ids)
     return judge_replay(result, allowed, decisive=options.fail_on_replay)
 
 

@@ -20,7 +20,7 @@ from robust0.recipes.explain import explain
 from robust0.recipes.keys import check, check_families, file_shape
 from robust0.recipes.layers import command_line, families_of, overlay
 from robust0.recipes.methods import defaults, expand_training
-from robust0.recipes.schema import Recipe
+from robust0.recipes.schema import AuditSpec, Recipe
 from robust0.recipes.tree import (
     DEFAULT,
     Branch,
@@ -90,9 +90,30 @@ def load_recipe(
     return _validated(tree, path.name)
 
 
+def read_audit(values: Mapping[str, object]) -> AuditSpec:
+    """The audit block of a recipe on its own: names and effort spelled out, then validated."""
+    given = Origin("argument")
+    tree = expand_audit(branch(grow(values, given), ("audit",)))
+    try:
+        return AuditSpec.model_validate_json(json.dumps(plain(tree)))
+    except ValidationError as problem:
+        raise explain(problem, tree, given.where) from problem
+
+
 def recipe_hash(recipe: Recipe) -> str:
     """sha256 of the canonical JSON of a resolved recipe."""
-    text = json.dumps(_values(recipe), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return settings_hash(_values(recipe))
+
+
+def section_hash(recipe: Recipe, *sections: str) -> str:
+    """sha256 of some sections: what a run depends on, whatever else a recipe may say."""
+    values = _values(recipe)
+    return settings_hash({section: values[section] for section in sections})
+
+
+def settings_hash(values: Mapping[str, object]) -> str:
+    """sha256 of the canonical JSON of plain values."""
+    text = json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -1,8 +1,11 @@
-"""The model an audit is about: a checkpoint, a user's factory, or published weights."""
+"""The model and the images that a run is about, opened in one place for every command.
+
+A model is a checkpoint, an id of the zoo, a user's factory, published weights, or a module.
+"""
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -25,7 +28,7 @@ _PUBLISHED = ("hf-hub:", "local-dir:")
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class ModelReference:
     """A model that has been found; its tensors have not been read."""
 
     shown: str  # what the user said
@@ -44,28 +47,76 @@ class Named:
         return self.shown if self.metadata is None else self.metadata.spec().arch
 
 
-@dataclass(frozen=True, slots=True)
-class Subjected:
-    """A network ready to be audited, in eval mode on the CPU."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSubject:
+    """A network in eval mode and the images it is asked about, on one device."""
 
     network: nn.Module
-    sha256: str | None  # of the weights' file
+    data: ImageSet
+    device: torch.device
+    model: str  # what the user said
+    arch: str
+    identity: str  # of the weights: their file's, or else the tensors' themselves
+    sha256: str | None = None  # of the weights' file
+    method: str | None = None
     mean: tuple[float, ...] = ()  # empty: the network's own affair
     std: tuple[float, ...] = ()
-    notes: tuple[str, ...] = field(default=())
+    class_names: tuple[str, ...] = ()  # of the model, where it knows them
+    notes: tuple[str, ...] = ()
 
-    def identity(self) -> str:
-        """The weights' file, or else the tensors themselves."""
-        return self.sha256 or tensors_digest(self.network)
+
+def open_subject(
+    reference: ModelReference, data: ImageSet, device: torch.device, *, seed: int
+) -> RunSubject:
+    """Read the tensors, refuse a network that was made for other images, move both."""
+    loaded = _load(reference, data, seed)
+    network = loaded.network.to(device)
+    if device.type != "mps":
+        network = network.to(memory_format=torch.channels_last)
+    known = reference.metadata
+    return RunSubject(
+        network=network,
+        data=data.to(device),
+        device=device,
+        model=reference.shown,
+        arch=reference.arch,
+        identity=loaded.sha256 or tensors_digest(network),
+        sha256=loaded.sha256,
+        method=known.method if known is not None else None,
+        mean=loaded.mean,
+        std=loaded.std,
+        class_names=known.class_names if known is not None else (),
+        notes=loaded.notes,
+    )
+
+
+def given_subject(module: nn.Module, data: ImageSet, device: torch.device) -> RunSubject:
+    """A module that the caller made, with images that the caller has."""
+    name = type(module).__name__
+    return RunSubject(
+        network=module, data=data, device=device, model=name, arch=name,
+        identity=tensors_digest(module),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Weights:
+    """A network on the CPU, and what its file says."""
+
+    network: nn.Module
+    sha256: str | None
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def find_model(
     model: str | None, factory: str | None, progress: Callable[[Transfer], None] | None = None
-) -> Named:
+) -> ModelReference:
     """What the command line's MODEL and --factory mean; a model of the zoo is pulled if need be."""
     if factory is not None:
         path = None if model is None else locate(model, progress=progress)
-        return Named(model or factory, path, factory, metadata=_peek(path))
+        return ModelReference(model or factory, path, factory, metadata=_peek(path))
     if model is None:
         raise ModelError(
             "no model was named",
@@ -75,7 +126,7 @@ def find_model(
         source = find(model)
         path = source.weights()
         metadata = _peek(path)
-        return Named(model, path, source=None if metadata else source, metadata=metadata)
+        return ModelReference(model, path, source=None if metadata else source, metadata=metadata)
     path = locate(model, progress=progress)
     metadata = _peek(path)
     if metadata is None:
@@ -84,15 +135,14 @@ def find_model(
             "give --factory package.module:callable too, or local-dir:FOLDER with its config.json",
         )
     metadata.spec()  # refuses a checkpoint of a factory that was not given
-    return Named(model, path, metadata=metadata)
+    return ModelReference(model, path, metadata=metadata)
 
 
-def load_model(named: Named, data: ImageSet, *, seed: int) -> Subjected:
-    """Read the tensors, and refuse a network that was made for other images."""
+def _load(named: ModelReference, data: ImageSet, seed: int) -> _Weights:
     if named.factory is not None:
         made = from_factory(named.factory, named.path, seed=seed)
         fresh = () if named.path else (f"{named.factory} was given no weights: they are its own",)
-        return Subjected(made.network.eval(), made.sha256, notes=fresh)
+        return _Weights(made.network.eval(), made.sha256, notes=fresh)
     if named.source is not None:
         return _published(named, named.source, data, seed)
     if named.path is None:
@@ -104,10 +154,10 @@ def load_model(named: Named, data: ImageSet, *, seed: int) -> Subjected:
             f"{named.shown} takes images {known.input_size}, {data.name} has {data.image_shape}",
             "audit it on images of the size it was trained for",
         )
-    return Subjected(loaded.network, loaded.sha256, known.mean, known.std, known.adaptations)
+    return _Weights(loaded.network, loaded.sha256, known.mean, known.std, known.adaptations)
 
 
-def _published(named: Named, source: Source, data: ImageSet, seed: int) -> Subjected:
+def _published(named: ModelReference, source: Source, data: ImageSet, seed: int) -> _Weights:
     classes = source.config.get("num_classes")
     if classes != len(data.class_names):
         raise ModelError(
@@ -120,7 +170,7 @@ def _published(named: Named, source: Source, data: ImageSet, seed: int) -> Subje
     )
     network = realize(chosen, seed=seed).eval()
     digest = None if named.path is None else hashlib.sha256(named.path.read_bytes()).hexdigest()
-    return Subjected(network, digest, chosen.spec.mean, chosen.spec.std)
+    return _Weights(network, digest, chosen.spec.mean, chosen.spec.std)
 
 
 def _peek(path: Path | None) -> Metadata | None:

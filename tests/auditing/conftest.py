@@ -1,8 +1,7 @@
 """A small trained network, its images, and audits of it: in memory, in a folder, by command."""
 
-import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +14,9 @@ from robust0.auditing.given import given_images
 from robust0.auditing.job import AuditJob
 from robust0.commands.build_audit import AuditRequest, build_audit
 from robust0.models.normalize import bare
-from robust0.recipes.load import load_recipe
+from robust0.recipes.load import read_audit
 from robust0.rng import seeded
+from robust0.runs.subject import given_subject
 
 CPU = torch.device("cpu")
 FACTORY = """
@@ -135,15 +135,14 @@ def make_job(toy: Toy, tmp_path: Path) -> Callable[..., AuditJob]:
         network = toy.network if network is None else network
         images = toy.images[:count] if images is None else images
         labels = toy.labels[:count] if labels is None else labels
-        settings = {
-            f"threat.{unit}s": max(budgets), "audit.mode": mode, "audit.effort": effort,
-            "audit.attacks": list(attacks), "audit.seed": seed,
-        }  # fmt: skip
-        overrides = [f"{key}={json.dumps(value)}" for key, value in settings.items()]
+        spec = read_audit({"mode": mode, "effort": effort, "attacks": list(attacks), "seed": seed})
+        subject = given_subject(network, given_images(images, labels, CPU), CPU)
+        known = {key: changes.pop(key) for key in list(changes) if hasattr(subject, key)}
+        subject = replace(subject, arch=type(bare(network)).__name__, model="toy", **known)
         request = AuditRequest(
-            network=network, data=given_images(images, labels, CPU), budgets=budgets, device=CPU,
-            model="toy", arch=type(bare(network)).__name__, thorough=thorough, rows=rows, **changes,
+            subject=subject, audit=spec, unit=unit, budgets=budgets, recipe=str(changes.pop("recipe", "toy")),
+            thorough=thorough, rows=rows, **changes,
         )  # fmt: skip
-        return build_audit(load_recipe("cifar10", overrides=overrides), request)
+        return build_audit(request)
 
     return build

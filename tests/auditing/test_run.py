@@ -377,7 +377,8 @@ def test_an_unfinished_run_has_no_report(make_job, tmp_path, eager):
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"seed": 1}, "recipe .*seed"),
+        ({"seed": 1}, "seed"),
+        ({"recipe": "another"}, "recipe"),
         ({"count": 23}, "data fingerprint .*image ids"),
         ({"budgets": (7,)}, "budgets"),
         ({"thorough": True}, "thorough"),

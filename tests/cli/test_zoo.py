@@ -11,12 +11,12 @@ import torch
 
 from robust0.auditing.finish import rebuild_report
 from robust0.cli.app import run
-from robust0.commands import verify as config_zoo
 from robust0.data.datasets import open_dataset
 from robust0.errors import DataError
 from robust0.gate.baseline import read as read_baseline
 from robust0.models.build import ModelSpec, build
 from robust0.rng import seeded
+from robust0.runs.images import open_audited
 from robust0.zoo.cards import read_card
 from tests.zoo import conftest as zoo_parts
 from tests.zoo.conftest import NAME
@@ -233,15 +233,19 @@ def test_the_embedded_images_stand_in_for_the_first_of_cifar10(audited, tmp_path
     card = read_card(tmp_path / "zoo" / f"{NAME}.yaml", NAME)
     card = card.model_copy(update={"audit": card.audit.model_copy(update={"dataset": "cifar10"})})
     stored = read_baseline(tmp_path / "zoo" / card.verdicts)
-    data = config_zoo._images(card, stored, None, lambda event: None)
+
+    def images(name, stored):
+        fingerprint = stored.subject.data_fingerprint
+        return open_audited(name, stored.ids, fingerprint, None, lambda event: None)
+
+    data = images(card.audit.dataset, stored)
     assert tuple(data.ids.tolist()) == stored.ids
     other = stored.subject.model_copy(update={"data_fingerprint": "0" * 64})
     stored = stored.model_copy(update={"subject": other})
     with pytest.raises(DataError):
-        config_zoo._images(card, stored, None, lambda event: None)
-    sample = card.model_copy(update={"audit": card.audit.model_copy(update={"dataset": "sample"})})
-    with pytest.raises(DataError, match="does not hold the images of the card's audit"):
-        config_zoo._images(sample, stored, None, lambda event: None)
+        images(card.audit.dataset, stored)
+    with pytest.raises(DataError, match="does not hold the images of the earlier audit"):
+        images("sample", stored)
 
 
 def test_papers_that_contradict_each_other(audited, tmp_path, capsys):
