@@ -140,7 +140,8 @@ def make_job(toy: Toy, tmp_path: Path) -> Callable[..., AuditJob]:
         known = {key: changes.pop(key) for key in list(changes) if hasattr(subject, key)}
         subject = replace(subject, arch=type(bare(network)).__name__, model="toy", **known)
         request = AuditRequest(
-            subject=subject, audit=spec, unit=unit, budgets=budgets, recipe=str(changes.pop("recipe", "toy")),
+            subject=subject, audit=spec, unit=unit, budgets=budgets,
+            recipe=str(changes.pop("recipe", "toy")),
             thorough=thorough, rows=rows, **changes,
         )  # fmt: skip
         return build_audit(request)
