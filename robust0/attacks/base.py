@@ -6,11 +6,13 @@ a function of its image, label, id and settings alone, so the engine may run row
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, cast
 
 from robust0.lazy import torch
+from robust0.losses import cross_entropy
 from robust0.rng import Stream
 from robust0.threat import Threat
 
@@ -30,6 +32,7 @@ class Rows:
     classes: int
 
 
+UNITS = ("pixel", "feature", "row", "column", "patch")
 Value = int | float | str | bool | None
 Efforts = Mapping[str, Mapping[str, Value]]  # effort -> the settings that bound an attack's passes
 _FIXED = frozenset({"clean", "labels", "ids"})
@@ -113,41 +116,6 @@ class Reply:
 S = TypeVar("S", bound=State)
 
 
-class Attack(Protocol[S]):
-    """Frozen settings of one attack; ``kind`` is its name in recipes, records and on the CLI."""
-
-    kind: ClassVar[str]
-    revision: ClassVar[int]  # goes up when results can change
-    black_box: ClassVar[bool]  # asks for logits only
-    leaves_budget: ClassVar[bool]  # its iterates may touch more sites than allowed (minimum norm)
-    mixed: ClassVar[bool]  # follows gradients, and searches at random where they mislead
-    serves: ClassVar[tuple[str, ...]]  # units of the threats it can search
-    efforts: ClassVar[Efforts]
-    configured: ClassVar[tuple[Configured, ...]]  # the names it has in a battery
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Labels its row in a report must carry, such as ``subsampled``."""
-
-    def passes(self, threat: Threat, image_shape: tuple[int, int, int], classes: int) -> int:
-        """The largest number of forward-equivalents a row can cost (a backward counts as one)."""
-
-    def start(self, rows: Rows) -> S:
-        """The state before the first query."""
-
-    def wants_gradient(self, state: S) -> Tensor:
-        """(B,) bool: whether the next query of each row needs the input gradient."""
-
-    def ask(self, state: S) -> Tensor:
-        """The images (B, C, H, W) to query next, one per row; does not change the state."""
-
-    def objective(self, state: S, logits: Tensor) -> Tensor:
-        """(B,) what the attack climbs, differentiable in the logits."""
-
-    def tell(self, state: S, reply: Reply) -> Tensor:
-        """Move the state on (in place); (B,) bool: which rows have spent their budget."""
-
-
 def begin(rows: Rows) -> dict[str, Any]:
     """The common fields of a fresh state, to be passed to the attack's State subclass."""
     return {
@@ -159,3 +127,54 @@ def begin(rows: Rows) -> dict[str, Any]:
         "threat": rows.threat,
         "stream": rows.stream,
     }
+
+
+class Attack(ABC, Generic[S]):
+    """Frozen settings of one attack; ``kind`` is its name in recipes, records and on the CLI.
+
+    A black box needs ``passes``, ``ask`` and ``tell``; everything else has a usual answer.
+    """
+
+    __slots__ = ()
+    kind: ClassVar[str]
+    revision: ClassVar[int] = 1  # goes up when results can change
+    black_box: ClassVar[bool] = False  # asks for logits only
+    leaves_budget: ClassVar[bool] = False  # iterates may exceed the budget (minimum norm)
+    mixed: ClassVar[bool] = False  # follows gradients, and searches blindly where they mislead
+    serves: ClassVar[tuple[str, ...]] = UNITS  # what it can search for
+    efforts: ClassVar[Efforts] = {}
+    configured: ClassVar[tuple[Configured, ...]]  # the names it has in a battery
+
+    def __init_subclass__(cls, **options: object) -> None:
+        super().__init_subclass__(**options)
+        if "kind" in vars(cls) and "configured" not in vars(cls):
+            cls.configured = (Configured(cls.kind),)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Labels its row in a report must carry, such as ``subsampled``."""
+        return ()
+
+    @abstractmethod
+    def passes(self, threat: Threat, image_shape: tuple[int, int, int], classes: int) -> int:
+        """The largest number of forward-equivalents a row can cost (a backward counts as one)."""
+
+    def start(self, rows: Rows) -> S:
+        """The state before the first query."""
+        return cast("S", State(**begin(rows)))
+
+    def wants_gradient(self, state: S) -> Tensor:
+        """(B,) bool: whether the next query of each row needs the input gradient."""
+        return torch.full_like(state.step, not self.black_box, dtype=torch.bool)
+
+    @abstractmethod
+    def ask(self, state: S) -> Tensor:
+        """The images (B, C, H, W) to query next, one per row; does not change the state."""
+
+    def objective(self, state: S, logits: Tensor) -> Tensor:
+        """(B,) what the attack climbs, differentiable in the logits; usually cross entropy."""
+        return cross_entropy(logits, state.labels)
+
+    @abstractmethod
+    def tell(self, state: S, reply: Reply) -> Tensor:
+        """Move the state on (in place); (B,) bool: which rows have spent their budget."""

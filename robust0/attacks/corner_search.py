@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from annotated_types import Gt
 
-from robust0.attacks.base import Configured, Efforts, Reply, Rows, State, begin
+from robust0.attacks.base import Attack, Configured, Efforts, Reply, Rows, State, begin
 from robust0.attacks.sparse_rs import distinct, paint, words_needed
 from robust0.lazy import torch
 from robust0.losses import margin
@@ -52,7 +52,7 @@ def ranked(lead: Tensor, pair: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CornerSearch:
+class CornerSearch(Attack[CornerSearchState]):
     """Try single sites in single corner colours, then random combinations of the best of them.
 
     Ranking j orders the single changes by the label's lead over class j, the label's own ranking by
@@ -66,9 +66,7 @@ class CornerSearch:
     kind: ClassVar[str] = "corner-search"
     revision: ClassVar[int] = 1
     black_box: ClassVar[bool] = True
-    leaves_budget: ClassVar[bool] = False
     serves: ClassVar[tuple[str, ...]] = ("pixel", "feature")
-    mixed: ClassVar[bool] = False
     efforts: ClassVar[Efforts] = {
         "smoke": {"forwards": 50},
         "quick": {"forwards": 1_000},
@@ -136,10 +134,6 @@ class CornerSearch:
             ),
             plan=plan,
         )
-
-    def wants_gradient(self, state: CornerSearchState) -> Tensor:
-        """Never."""
-        return torch.zeros_like(state.step, dtype=torch.bool)
 
     def ask(self, state: CornerSearchState) -> Tensor:
         """The next single change, or the next combination drawn from a ranking."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from annotated_types import Ge, Gt, Le
 
-from robust0.attacks.base import Configured, Efforts, Reply, Rows, State, begin
+from robust0.attacks.base import Attack, Configured, Efforts, Reply, Rows, State, begin
 from robust0.attacks.moves import (
     bits_of,
     corner_colours,
@@ -61,7 +61,7 @@ class GuidedSwapState(State):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GuidedSwap:
+class GuidedSwap(Attack[GuidedSwapState]):
     """Swap painted sites for others the gradient recommends; keep a swap if it lowers the margin.
 
     robust0's own attack. A *look* is one gradient of the margin at the incumbent; it scores every
@@ -80,9 +80,6 @@ class GuidedSwap:
 
     kind: ClassVar[str] = "guided-swap"
     revision: ClassVar[int] = 1
-    black_box: ClassVar[bool] = False
-    leaves_budget: ClassVar[bool] = False
-    serves: ClassVar[tuple[str, ...]] = ("pixel", "feature", "row", "column", "patch")
     mixed: ClassVar[bool] = True
     efforts: ClassVar[Efforts] = {
         "smoke": {"forwards": 40},
@@ -101,11 +98,6 @@ class GuidedSwap:
     )
     recolour: Annotated[float, Ge(0), Le(1)] = setting(0.1, "share of the moves that only recolour")
     widest: Annotated[float, Gt(0), Le(1)] = setting(0.2, "largest move, as a share of the budget")
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Nothing to add to its row."""
-        return ()
 
     def passes(self, threat: Threat, image_shape: tuple[int, int, int], classes: int) -> int:  # noqa: ARG002
         """A look costs two forward-equivalents, a trial one."""

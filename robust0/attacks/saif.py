@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from annotated_types import Gt
 
-from robust0.attacks.base import Configured, Efforts, Reply, Rows, State, begin
+from robust0.attacks.base import Attack, Configured, Efforts, Reply, Rows, State, begin
 from robust0.lazy import torch
-from robust0.losses import cross_entropy
 from robust0.registry import setting
 from robust0.threat import Threat, corners, top_mask
 
@@ -28,7 +27,7 @@ class SAIFState(State):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SAIF:
+class SAIF(Attack[SAIFState]):
     """Move mask and magnitudes towards the vertices the gradient points to, with shrinking steps.
 
     The mask stays continuous, so a site can gather weight over many steps; what is evaluated is
@@ -38,10 +37,6 @@ class SAIF:
 
     kind: ClassVar[str] = "saif"
     revision: ClassVar[int] = 1
-    black_box: ClassVar[bool] = False
-    leaves_budget: ClassVar[bool] = False
-    serves: ClassVar[tuple[str, ...]] = ("pixel", "feature", "row", "column", "patch")
-    mixed: ClassVar[bool] = False
     efforts: ClassVar[Efforts] = {
         "smoke": {"steps": 10},
         "quick": {"steps": 100},
@@ -51,11 +46,6 @@ class SAIF:
     configured: ClassVar[tuple[Configured, ...]] = (Configured("saif", rank=6),)
 
     steps: Annotated[int, Gt(0)] = setting(100, "Frank-Wolfe steps")
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Nothing to add to its row."""
-        return ()
 
     def passes(self, threat: Threat, image_shape: tuple[int, int, int], classes: int) -> int:  # noqa: ARG002
         """A gradient at the clean image and at each iterate but the last, which is only judged."""
@@ -80,10 +70,6 @@ class SAIF:
         """The clean image with the k heaviest sites painted."""
         mask = top_mask(state.weight, state.threat.budget)[:, None]
         return state.image(torch.addcmul(state.clean, state.magnitude, mask.float()).clamp_(0, 1))
-
-    def objective(self, state: SAIFState, logits: Tensor) -> Tensor:
-        """Cross entropy."""
-        return cross_entropy(logits, state.labels)
 
     def tell(self, state: SAIFState, reply: Reply) -> Tensor:
         """One Frank-Wolfe step; the first one, from the clean image, goes all the way."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from annotated_types import Ge, Gt, Le
 
-from robust0.attacks.base import Configured, Efforts, Reply, Rows, State, begin
+from robust0.attacks.base import Attack, Configured, Efforts, Reply, Rows, State, begin
 from robust0.lazy import torch
 from robust0.losses import margin
 from robust0.registry import setting
@@ -34,7 +34,7 @@ class SigmaZeroState(State):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SigmaZero:
+class SigmaZero(Attack[SigmaZeroState]):
     """Minimise the hinge of the margin plus a smooth l0 count, cutting off small changes each step.
 
     A minimum-norm attack: its iterates may change more than k sites, and only those that do not are
@@ -44,10 +44,7 @@ class SigmaZero:
 
     kind: ClassVar[str] = "sigma-zero"
     revision: ClassVar[int] = 1
-    black_box: ClassVar[bool] = False
     leaves_budget: ClassVar[bool] = True
-    serves: ClassVar[tuple[str, ...]] = ("pixel", "feature", "row", "column", "patch")
-    mixed: ClassVar[bool] = False
     efforts: ClassVar[Efforts] = {
         "smoke": {"steps": 10},
         "quick": {"steps": 100},
@@ -66,11 +63,6 @@ class SigmaZero:
         0.01, "how fast the threshold moves", "[Cina24]"
     )
     elementwise: bool = setting(False, "count and cut off channels singly")
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Nothing to add to its row."""
-        return ()
 
     def passes(self, threat: Threat, image_shape: tuple[int, int, int], classes: int) -> int:  # noqa: ARG002
         """A forward and a backward per step, and a look at where the last step led."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from annotated_types import Gt
 
-from robust0.attacks.base import Configured, Efforts, Reply, Rows, State, begin
+from robust0.attacks.base import Attack, Configured, Efforts, Reply, Rows, State, begin
 from robust0.lazy import torch
 from robust0.losses import cross_entropy, margin
 from robust0.registry import setting
@@ -31,7 +31,7 @@ class SparsePGDState(State):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SparsePGD:
+class SparsePGD(Attack[SparsePGDState]):
     """Climb the loss over a continuous mask and magnitudes, evaluating the k top sites.
 
     The projected variant moves the magnitudes of the selected sites only, the unprojected one moves
@@ -41,10 +41,6 @@ class SparsePGD:
 
     kind: ClassVar[str] = "sparse-pgd"
     revision: ClassVar[int] = 1
-    black_box: ClassVar[bool] = False
-    leaves_budget: ClassVar[bool] = False
-    serves: ClassVar[tuple[str, ...]] = ("pixel", "feature", "row", "column", "patch")
-    mixed: ClassVar[bool] = False
     efforts: ClassVar[Efforts] = {
         "smoke": {"steps": 10},
         "quick": {"steps": 100},

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
 
 from annotated_types import Gt, Le
 
-from robust0.attacks.base import Configured, Efforts, Reply, Rows, State, begin
+from robust0.attacks.base import Attack, Configured, Efforts, Reply, Rows, State, begin
 from robust0.lazy import torch
 from robust0.losses import cross_entropy, margin
 from robust0.registry import setting
@@ -105,7 +105,7 @@ class SparseRSState(State):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SparseRS:
+class SparseRS(Attack[SparseRSState]):
     """Swap a shrinking number of painted sites for fresh ones; keep the swap if it lowers the loss.
 
     Black box: it reads logits only. Every image asked about differs from the clean one in at most k
@@ -116,9 +116,6 @@ class SparseRS:
     kind: ClassVar[str] = "sparse-rs"
     revision: ClassVar[int] = 1
     black_box: ClassVar[bool] = True
-    leaves_budget: ClassVar[bool] = False
-    serves: ClassVar[tuple[str, ...]] = ("pixel", "feature", "row", "column", "patch")
-    mixed: ClassVar[bool] = False
     efforts: ClassVar[Efforts] = {
         "smoke": {"queries": 50},
         "quick": {"queries": 1_000},
@@ -132,11 +129,6 @@ class SparseRS:
         0.8, "share of the sites moved at first", "[Croce22]"
     )
     loss: Literal["ce", "margin"] = setting("ce", "what the attack climbs", "[Croce22]")
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Nothing to add to its row."""
-        return ()
 
     def passes(self, threat: Threat, image_shape: tuple[int, int, int], classes: int) -> int:  # noqa: ARG002
         """One forward per query."""
@@ -158,10 +150,6 @@ class SparseRS:
             lowest=torch.full_like(clean[:, 0, 0], torch.inf),
             schedule=Schedule(torch.tensor(sizes, device=clean.device), max(sizes[1:])),
         )
-
-    def wants_gradient(self, state: SparseRSState) -> Tensor:
-        """Never."""
-        return torch.zeros_like(state.step, dtype=torch.bool)
 
     def ask(self, state: SparseRSState) -> Tensor:
         """The clean image with the trial's sites painted."""

@@ -1,6 +1,5 @@
 """From the options of ``robust0 audit`` to a recipe: which data, which budgets, which attacks."""
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -127,8 +126,7 @@ def resolve(
     if asked is not None:
         changes[f"threat.{asked[1]}s"] = asked[0][0]
     changes |= options.settings()
-    texts = [f"{key}={json.dumps(value)}" for key, value in changes.items()]
-    return load_recipe(name, model=named.arch, overrides=[*texts, *options.overrides])
+    return load_recipe(name, model=named.arch, changes=changes, overrides=options.overrides)
 
 
 def check_floors(floors: Sequence[Floor], facts: Facts) -> None:
