@@ -57,6 +57,22 @@ class State:
         """(B, g, S) values as (B, C, H, W) images."""
         return sites.reshape(len(sites), *self.image_shape)
 
+    def random_sites(self, lane: int = 0) -> Tensor:
+        """(B, k) distinct sites, drawn anew at every step."""
+        return self.stream.subset(
+            self.ids, self.step, int(self.threat.budget), self.clean.shape[2], lane
+        )
+
+    def random_corners(self, lane: int = 1) -> Tensor:
+        """(B, g, k) zeros and ones, drawn anew at every step."""
+        groups, k = self.clean.shape[1], int(self.threat.budget)
+        words = self.stream.integers(self.ids, self.step, groups * k, 2, lane)
+        return words.view(-1, groups, k).to(self.clean.dtype)
+
+    def painted(self, sites: Tensor, colours: Tensor) -> Tensor:
+        """(B, g, S) the clean image with (B, g, n) colours at the sites (B, n)."""
+        return self.clean.scatter(2, sites[:, None].expand_as(colours), colours)
+
     def take(self, rows: Tensor) -> Self:
         """A copy of these rows."""
         picked: dict[str, Any] = {name: getattr(self, name)[rows] for name in self._tensors()}
