@@ -102,11 +102,6 @@ class Stream:
         both = torch.cat([radius * angle.cos(), radius * angle.sin()], dim=1)
         return both[:, :count].to(torch.float32)
 
-    def gumbel(self, ids: Tensor, steps: Tensor, count: int, lane: int = 0) -> Tensor:
-        """(B, count) float32 standard Gumbel draws."""
-        words = self.words(ids, steps, count, lane).to(torch.float64)
-        return (-(-((words + 0.5) * 2.0**-32).log()).log()).to(torch.float32)
-
     def integers(self, ids: Tensor, steps: Tensor, count: int, below: int, lane: int = 0) -> Tensor:
         """(B, count) int64 in [0, below); the bias is under ``below`` / 2**32."""
         return (self.words(ids, steps, count, lane) * below) >> 32

@@ -3,6 +3,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from robust0.attacks import moves
 from robust0.rng import Stream, derive, philox, seeded
 
 # Known answers of Random123 (kat_vectors, philox4x32 with 10 rounds): counter, key, output.
@@ -105,7 +106,7 @@ def test_normals_and_gumbels_have_their_moments():
     assert abs(float(normal.mean())) < 0.02
     assert abs(float(normal.var()) - 1) < 0.03
     assert abs(float((normal.abs() < 1).double().mean()) - 0.6827) < 0.006
-    gumbel = STREAM.gumbel(IDS, STEPS, 500).double()
+    gumbel = moves.gumbel(STREAM.words(IDS, STEPS, 500)).double()
     assert abs(float(gumbel.mean()) - 0.5772) < 0.02
     assert abs(float(gumbel.var()) - 1.6449) < 0.06
     assert bool(torch.isfinite(gumbel).all())

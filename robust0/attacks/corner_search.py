@@ -24,7 +24,7 @@ _NOTHING, _LEAST = 2**63 - 1, -(2**63)
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CornerSearchPlan:
     """The queries of a row: first ``table`` single changes, then ``search`` combinations."""
 
     table: int
@@ -38,7 +38,7 @@ class CornerSearchState(State):
 
     chosen: Tensor  # (B, table) int32 pairs of a subsampled table; (B, 0) if it is full
     rankings: Tensor  # (B, K, top) ascending entries of ``ranked``
-    plan: Plan
+    plan: CornerSearchPlan
 
 
 def ranked(lead: Tensor, pair: Tensor) -> Tensor:
@@ -98,7 +98,7 @@ class CornerSearch(Attack[CornerSearchState]):
         """Says when the table is not the whole one."""
         return () if self.forwards is None else ("subsampled",)
 
-    def plan(self, budget: int, groups: int, sites: int, classes: int) -> Plan:
+    def plan(self, budget: int, groups: int, sites: int, classes: int) -> CornerSearchPlan:
         """How many queries of each sort a row makes."""
         every = sites << groups
         if self.forwards is not None:
@@ -106,9 +106,9 @@ class CornerSearch(Attack[CornerSearchState]):
             share = self.forwards if budget == 1 else max(self.forwards // 2, 1)
             table = min(every, share)
             rest = 0 if budget == 1 else self.forwards - table
-            return Plan(table, rest, min(self.top, table))
+            return CornerSearchPlan(table, rest, min(self.top, table))
         rounds = (budget - 1) if self.mode == "sweep" else min(budget - 1, 1)
-        return Plan(every, rounds * classes * self.iterations, min(self.top, every))
+        return CornerSearchPlan(every, rounds * classes * self.iterations, min(self.top, every))
 
     def passes(self, threat: Threat, image_shape: tuple[int, int, int], classes: int) -> int:
         """One forward per table entry and per combination."""

@@ -84,7 +84,7 @@ def paint(clean: Tensor, pairs: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule:
+class SwapSchedule:
     """Swap sizes by query, shared by all rows (not a tensor attribute of the state)."""
 
     sizes: Tensor  # (queries + 1,)
@@ -101,7 +101,7 @@ class SparseRSState(State):
     pairs: Tensor  # (B, k)
     trial: Tensor  # (B, k)
     lowest: Tensor  # (B,) objective of the incumbent
-    schedule: Schedule
+    schedule: SwapSchedule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +148,7 @@ class SparseRS(Attack[SparseRSState]):
             pairs=pairs,
             trial=pairs.clone(),  # the engine writes into a state's tensors
             lowest=torch.full_like(clean[:, 0, 0], torch.inf),
-            schedule=Schedule(torch.tensor(sizes, device=clean.device), max(sizes[1:])),
+            schedule=SwapSchedule(torch.tensor(sizes, device=clean.device), max(sizes[1:])),
         )
 
     def ask(self, state: SparseRSState) -> Tensor:

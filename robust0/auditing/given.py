@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from robust0.data.imageset import ImageSet, Origin
+from robust0.data.imageset import DataOrigin, ImageSet
 from robust0.errors import DataError
 
 ROUNDING = 1e-6  # how far outside [0, 1] float arithmetic may have pushed a value
@@ -17,7 +17,7 @@ ROUNDING = 1e-6  # how far outside [0, 1] float arithmetic may have pushed a val
 class GivenSet(ImageSet):
     """Float images (N, C, H, W) in [0, 1]; the fingerprint covers ids, labels and every value."""
 
-    def __init__(self, origin: Origin, images: Tensor, labels: Tensor, ids: Tensor) -> None:
+    def __init__(self, origin: DataOrigin, images: Tensor, labels: Tensor, ids: Tensor) -> None:
         super().__init__(origin, labels, ids)
         self._images = images
 
@@ -64,7 +64,7 @@ def given_images(images: Any, labels: Any, device: torch.device) -> GivenSet:  #
             f"labels must not be negative, got {int(classes.min())}", "number classes from zero"
         )
     names = tuple(str(label) for label in range(int(classes.max()) + 1))
-    origin = Origin("given images", "given", names, "memory")
+    origin = DataOrigin("given images", "given", names, "memory")
     ids = torch.arange(len(pixels), device=device)
     return GivenSet(origin, pixels.to(device), classes.to(device), ids)
 

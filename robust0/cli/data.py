@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from robust0.cli.options import DataDir, Form
-from robust0.data.datasets import DATASETS, in_cache, open_dataset
+from robust0.data.catalogue import DATASETS
+from robust0.data.datasets import in_cache, open_dataset
 from robust0.data.datasets import pull as pull_dataset
 from robust0.views import output
 from robust0.views.output import OutputFormat

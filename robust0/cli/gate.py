@@ -14,7 +14,7 @@ from robust0.views import output
 from robust0.views.output import ReportFormat
 
 if TYPE_CHECKING:
-    from robust0.commands.gate import Outcome
+    from robust0.commands.gate import GateOutcome
 
 
 class PolicyName(StrEnum):
@@ -85,7 +85,7 @@ def gate(
     raise typer.Exit(outcome.decision.exit_code)
 
 
-def _show(outcome: "Outcome", form: ReportFormat) -> None:
+def _show(outcome: "GateOutcome", form: ReportFormat) -> None:
     from robust0.views.gate import show_gate
     from robust0.writers.junit import gate_junit
     from robust0.writers.markdown import gate_markdown

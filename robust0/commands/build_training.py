@@ -27,7 +27,7 @@ from robust0.recipes.schema import (
     TrainingSpec,
 )
 from robust0.rng import Stream
-from robust0.runs.network import Network, network_for
+from robust0.runs.network import TrainableNetwork, network_for
 from robust0.threat import Threat
 from robust0.training import inner, labels, noise, objectives
 from robust0.training.job import TrainJob, Watch
@@ -216,7 +216,7 @@ class _Exporter:
     """Writes a checkpoint with everything an audit needs to know."""
 
     resolved: Resolved
-    network: Network
+    network: TrainableNetwork
     data: ImageSet
     fingerprint: str
 

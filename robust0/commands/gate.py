@@ -58,7 +58,7 @@ class GateOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class GateOutcome:
     """A decision, the report it is about, and what should be said beside it."""
 
     decision: Decision
@@ -67,7 +67,7 @@ class Outcome:
     warnings: tuple[str, ...] = ()
 
 
-def evaluate(options: GateOptions, progress: Progress) -> Outcome:
+def evaluate(options: GateOptions, progress: Progress) -> GateOutcome:
     """Decide; everything that cannot be compared or read is refused, never passed."""
     _check(options)
     allowed, floors = options.allowed, [parse_floor(text) for text in options.floors]
@@ -93,7 +93,7 @@ def evaluate(options: GateOptions, progress: Progress) -> Outcome:
     doubts = [f"{flag.name}: {flag.message}" for flag in results.flags if flag.fatal]
     decision = decide(results, checks, replay)
     warnings = (*(tidy(f"unreliable: {doubt}", 600) for doubt in doubts), *_alarm(decision))
-    return Outcome(decision, run.report, notes, warnings)
+    return GateOutcome(decision, run.report, notes, warnings)
 
 
 def make_baseline(options: GateOptions) -> tuple[Path, Baseline]:
@@ -195,11 +195,11 @@ def _replayed(
 
 def _replay_only(
     options: GateOptions, before: Baseline, allowed: Fraction, progress: Progress
-) -> Outcome:
+) -> GateOutcome:
     replay = _replayed(options, before, None, allowed, progress)
     identity = identity_of(before.settings, len(before.attacks), len(before.ids))
     decision = Decision(identity=f"baseline: {identity}", checks=(), replay=replay)
-    return Outcome(decision, None, warnings=_alarm(decision))
+    return GateOutcome(decision, None, warnings=_alarm(decision))
 
 
 def _alarm(decision: Decision) -> tuple[str, ...]:

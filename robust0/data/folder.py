@@ -8,8 +8,8 @@ from pathlib import Path
 import torch
 from PIL import Image
 
-from robust0.data.imageset import FileSet, ImageSet, Origin, TensorSet, decode_all
-from robust0.data.store import Split
+from robust0.data.catalogue import Split
+from robust0.data.imageset import DataOrigin, FileSet, ImageSet, TensorSet, decode_all
 from robust0.errors import DataError
 
 _SPLIT_FOLDERS: dict[Split, tuple[str, ...]] = {"train": ("train",), "test": ("test", "val")}
@@ -59,7 +59,7 @@ def open_folder(
             f"{name}: cannot read {problem.filename or root}: {problem.strerror or problem}",
             "check the path and its permissions",
         ) from problem
-    origin = Origin(name, found, listing.class_names, str(place.absolute()))
+    origin = DataOrigin(name, found, listing.class_names, str(place.absolute()))
     side = _common_side(listing)
     labels = torch.tensor(listing.labels)
     if side is not None and image_size in (None, side[0]):

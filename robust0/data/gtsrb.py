@@ -5,7 +5,6 @@ import hashlib
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import torch
@@ -13,15 +12,15 @@ from filelock import FileLock
 
 from robust0.data import store
 from robust0.data.archives import unzip
-from robust0.data.imageset import Origin, TensorSet, decode_all
+from robust0.data.catalogue import Split, Variant
+from robust0.data.imageset import DataOrigin, TensorSet, decode_all
 from robust0.data.places import data_cache, is_decoded
-from robust0.data.store import Arrays, Split
+from robust0.data.store import Arrays
 from robust0.download import acquired, fetch
 from robust0.errors import DataError
 from robust0.events import Transfer
 from robust0.rng import Stream
 
-Variant = Literal["official", "paper"]
 _SIDE = 32
 _PAPER_TEST_IMAGES = 1000
 _HOST = "https://sid.erda.dk/public/archives/daaeac0d7ce1152aea9b61d9f1e19370"
@@ -56,7 +55,7 @@ def read(split: Split, place: Path) -> Arrays:
     return store.load(cached, "gtsrb", split)
 
 
-def select(arrays: Arrays, split: Split, variant: Variant, origin: Origin) -> TensorSet:
+def select(arrays: Arrays, split: Split, variant: Variant, origin: DataOrigin) -> TensorSet:
     """A set out of the arrays of the official split, or of the training archive for ``paper``.
 
     WARNING: ``paper`` leaks. Like the split of the released sparse-attack code it holds 1,000

@@ -20,7 +20,7 @@ _DECODERS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class DataOrigin:
     """What a set is called and where it was read from.
 
     ``split`` is train or test, or all for a source that is not divided.
@@ -39,7 +39,7 @@ class ImageSet(ABC):
     the set's device. Indices are positions in this set, as int64 tensors on any device.
     """
 
-    def __init__(self, origin: Origin, labels: Tensor, ids: Tensor) -> None:
+    def __init__(self, origin: DataOrigin, labels: Tensor, ids: Tensor) -> None:
         self.origin, self.labels, self.ids = origin, labels, ids
 
     @property
@@ -111,7 +111,7 @@ class TensorSet(ImageSet):
     """
 
     def __init__(
-        self, origin: Origin, pixels: Tensor, labels: Tensor, ids: Tensor | None = None
+        self, origin: DataOrigin, pixels: Tensor, labels: Tensor, ids: Tensor | None = None
     ) -> None:
         if pixels.dtype != torch.uint8 or pixels.ndim != 4 or len(pixels) != len(labels):
             raise DataError(
@@ -172,7 +172,7 @@ class FileSet(ImageSet):
 
     def __init__(
         self,
-        origin: Origin,
+        origin: DataOrigin,
         files: tuple[str, ...],
         labels: Tensor,
         ids: Tensor,
@@ -234,7 +234,7 @@ class FileSet(ImageSet):
         yield _bytes(self._sizes)
 
 
-def require_labels(origin: Origin, labels: Tensor) -> None:
+def require_labels(origin: DataOrigin, labels: Tensor) -> None:
     """Refuse labels that name no class."""
     if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < len(origin.class_names):
         raise DataError(

@@ -11,7 +11,8 @@ import numpy as np
 from PIL import Image
 
 from robust0.data.archives import untar
-from robust0.data.store import Arrays, Pixels, Split
+from robust0.data.catalogue import Split
+from robust0.data.store import Arrays, Pixels
 from robust0.errors import DataError
 from robust0.events import Transfer
 

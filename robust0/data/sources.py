@@ -8,11 +8,11 @@ import torch
 
 from robust0.data import cifar, embedded, gtsrb, store
 from robust0.data.arrays import open_npz
-from robust0.data.datasets import DATASETS, Variant
+from robust0.data.catalogue import DATASETS, Split, Variant
 from robust0.data.folder import open_folder
-from robust0.data.imageset import ImageSet, Origin, TensorSet
+from robust0.data.imageset import DataOrigin, ImageSet, TensorSet
 from robust0.data.places import data_cache
-from robust0.data.store import Arrays, Split
+from robust0.data.store import Arrays
 from robust0.errors import DataError
 from robust0.events import Transfer
 
@@ -65,7 +65,9 @@ def open_imagenet100(
 def open_sample(split: Split) -> TensorSet:
     """The images inside the package; their ids are those they have in cifar10."""
     names = DATASETS["sample"].class_names
-    return _tensor_set(Origin("sample", split, names, str(embedded.folder())), embedded.read(split))
+    return _tensor_set(
+        DataOrigin("sample", split, names, str(embedded.folder())), embedded.read(split)
+    )
 
 
 def open_fetched(
@@ -95,7 +97,7 @@ def open_fetched(
             f"{name} is not in the cache ({data_cache()})",
             hint + (", or use --data sample" if name == "cifar10" else ""),
         )
-    origin = Origin(name, split, DATASETS[name].class_names, str(place.absolute()))
+    origin = DataOrigin(name, split, DATASETS[name].class_names, str(place.absolute()))
     if name == "gtsrb":
         arrays = gtsrb.read("train" if variant == "paper" else split, place)
         return gtsrb.select(arrays, split, variant, origin)
@@ -130,6 +132,6 @@ def _cifar(name: str) -> Literal["cifar10", "cifar100"]:
     return "cifar100" if name == "cifar100" else "cifar10"
 
 
-def _tensor_set(origin: Origin, arrays: Arrays) -> TensorSet:
+def _tensor_set(origin: DataOrigin, arrays: Arrays) -> TensorSet:
     pixels = torch.from_numpy(arrays.images).permute(0, 3, 1, 2).contiguous()
     return TensorSet(origin, pixels, torch.from_numpy(arrays.labels).long())

@@ -5,16 +5,15 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from robust0.data.catalogue import Split
 from robust0.data.places import MANIFEST
 from robust0.errors import DataError
 from robust0.files import atomic, write_text
 
-Split = Literal["train", "test"]
 Pixels = npt.NDArray[np.uint8]
 
 SPLITS: tuple[Split, Split] = ("train", "test")

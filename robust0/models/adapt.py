@@ -20,7 +20,7 @@ _SMALL_RESNETS = {name: f"{name}_small" for name in ("resnet18", "resnet34", "re
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class AdaptationPlan:
     """A network chosen for a data set: what it is, how it was adapted, where weights come from."""
 
     spec: ModelSpec
@@ -70,7 +70,7 @@ def plan(
     mean: tuple[float, ...] | None = None,
     std: tuple[float, ...] | None = None,
     adapt: bool = True,
-) -> Plan:
+) -> AdaptationPlan:
     """Choose the network that ``name`` means for images (C, H, W) and this many classes.
 
     Args:
@@ -102,7 +102,7 @@ def plan(
         mean, std = source.statistics(image_shape[0])
     mean, std = _checked(mean, std, image_shape[0])
     spec = ModelSpec(arch, classes, image_shape, mean, std, arguments)
-    return Plan(spec, () if change is None else (change.note,), source)
+    return AdaptationPlan(spec, () if change is None else (change.note,), source)
 
 
 def _source(name: str, *, pretrained: bool) -> Source | None:

@@ -38,7 +38,7 @@ from robust0.models.normalize import Normalized, bare
 
 __all__ = [
     "Budget",
-    "Loaded",
+    "LoadedCheckpoint",
     "Metadata",
     "Weights",
     "check_finite",
@@ -65,7 +65,7 @@ _CODES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedCheckpoint:
     """A network from a checkpoint, in eval mode, and what the checkpoint says about it."""
 
     network: Normalized
@@ -107,7 +107,7 @@ def save(path: str | Path, network: nn.Module, metadata: Metadata) -> str:
     return digest
 
 
-def load(path: str | Path, *, device: torch.device | str = "cpu") -> Loaded:
+def load(path: str | Path, *, device: torch.device | str = "cpu") -> LoadedCheckpoint:
     """Rebuild the network of a robust0 checkpoint and load its tensors strictly."""
     path = Path(path)
     data = read_bytes(path)
@@ -118,7 +118,7 @@ def load(path: str | Path, *, device: torch.device | str = "cpu") -> Loaded:
     _check_tensors(skeleton(spec), _listed(header), str(path))
     model = build(spec)
     _fill(model.network, data, path)
-    return Loaded(model.to(device).eval(), metadata, hashlib.sha256(data).hexdigest())
+    return LoadedCheckpoint(model.to(device).eval(), metadata, hashlib.sha256(data).hexdigest())
 
 
 def load_weights(network: nn.Module, path: str | Path) -> Weights:

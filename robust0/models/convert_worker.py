@@ -23,7 +23,7 @@ _WRAPPERS = ("state_dict", "model", "model_state_dict", "net")
 _PREFIXES = ("module.", "_orig_mod.")
 
 
-class RefusedError(Exception):
+class ConversionError(Exception):
     """Why no tensors came out, as (kind, detail)."""
 
 
@@ -32,7 +32,7 @@ def main(source: Path, target: Path) -> dict[str, str]:
     _limit(source.stat().st_size)
     try:
         tensors = _tensors(_unpickled(source))
-    except RefusedError as refusal:
+    except ConversionError as refusal:
         kind, detail = refusal.args
         return {"kind": kind, "detail": detail}
     except (RuntimeError, MemoryError) as error:  # torch's own words for too little memory
@@ -49,9 +49,9 @@ def _unpickled(source: Path) -> object:
                 source, map_location="cpu", weights_only=True
             )
     except pickle.UnpicklingError as error:
-        raise RefusedError("refused", str(error)) from error
+        raise ConversionError("refused", str(error)) from error
     except (RuntimeError, EOFError, ValueError, KeyError, OSError, MemoryError) as error:
-        raise RefusedError("unreadable", f"{type(error).__name__}: {error}") from error
+        raise ConversionError("unreadable", f"{type(error).__name__}: {error}") from error
 
 
 def _tensors(content: object) -> dict[str, Tensor]:
@@ -60,16 +60,16 @@ def _tensors(content: object) -> dict[str, Tensor]:
         inner = (content.get(key) for key in _WRAPPERS)
         content = next((found for found in inner if isinstance(found, Mapping)), content)
     if not isinstance(content, Mapping) or not content:
-        raise RefusedError("shape", f"it holds a {type(content).__name__}")
+        raise ConversionError("shape", f"it holds a {type(content).__name__}")
     tensors: dict[str, Tensor] = {}
     for key, value in content.items():
         if not isinstance(key, str) or not isinstance(value, Tensor):
-            raise RefusedError("shape", f"{key!r} is a {type(value).__name__}")
+            raise ConversionError("shape", f"{key!r} is a {type(value).__name__}")
         if value.layout != torch.strided or value.is_quantized:
-            raise RefusedError("shape", f"{key!r} is sparse or quantised")
+            raise ConversionError("shape", f"{key!r} is sparse or quantised")
         name = _stripped(key)
         if name in tensors:
-            raise RefusedError("shape", f"{name!r} occurs twice")
+            raise ConversionError("shape", f"{name!r} occurs twice")
         dense = value.detach().float() if value.is_floating_point() else value.detach()
         tensors[name] = dense.contiguous().clone()
     return tensors

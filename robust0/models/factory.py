@@ -24,7 +24,7 @@ _SYNTAX = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*):([^\W\d]\w*(?:\.[^\W\d]\w*)
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class FactoryNetwork:
     """A network from a factory; ``metadata`` and ``sha256`` are of its weights' file, if any."""
 
     network: nn.Module
@@ -32,13 +32,13 @@ class Made:
     sha256: str | None
 
 
-def from_factory(name: str, weights: str | Path | None = None, *, seed: int = 0) -> Made:
+def from_factory(name: str, weights: str | Path | None = None, *, seed: int = 0) -> FactoryNetwork:
     """Call the factory of this name and load the weights strictly, if there are any."""
     network = _call(_find(name), name, seed)
     if weights is None:
-        return Made(network, None, None)
+        return FactoryNetwork(network, None, None)
     loaded = load_weights(network, weights)
-    return Made(network, loaded.metadata, loaded.sha256)
+    return FactoryNetwork(network, loaded.metadata, loaded.sha256)
 
 
 def _find(name: str) -> Callable[[], object]:

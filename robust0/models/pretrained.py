@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from robust0 import rng
 from robust0.errors import ModelError
-from robust0.models.adapt import Plan
+from robust0.models.adapt import AdaptationPlan
 from robust0.models.build import ModelSpec, build, create
 from robust0.models.checkpoint import check_finite
 from robust0.models.header import one_line, parse, read_bytes
@@ -14,7 +14,7 @@ from robust0.models.normalize import Normalized
 from robust0.models.sources import Source
 
 
-def realize(plan: Plan, *, seed: int = 0) -> Normalized:
+def realize(plan: AdaptationPlan, *, seed: int = 0) -> Normalized:
     """The planned network on the CPU: fresh weights from ``seed``, or the pretrained ones.
 
     With pretrained weights, the network is one that its description alone rebuilds exactly: the

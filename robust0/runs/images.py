@@ -6,7 +6,8 @@ from typing import Literal
 
 import torch
 
-from robust0.data.datasets import Variant, in_cache, open_dataset
+from robust0.data.catalogue import Variant
+from robust0.data.datasets import in_cache, open_dataset
 from robust0.data.imageset import ImageSet
 from robust0.errors import DataError
 from robust0.events import Transfer

@@ -18,7 +18,7 @@ from robust0.zoo.fetch import locate
 
 
 @dataclass(frozen=True, slots=True)
-class Network:
+class TrainableNetwork:
     """A network ready for training, and where it came from."""
 
     module: nn.Module
@@ -48,7 +48,7 @@ class Network:
 
 def network_for(
     recipe: ModelRecipe, data: ImageSet, *, source: str | None, factory: str | None, seed: int
-) -> Network:
+) -> TrainableNetwork:
     """The network to train on this data.
 
     Args:
@@ -61,7 +61,7 @@ def network_for(
     if factory is not None:
         made = from_factory(factory, None if source is None else locate(source), seed=seed)
         start = "fresh" if made.sha256 is None else f"sha256 {made.sha256}"
-        return Network(made.network, None, factory, (), start)
+        return TrainableNetwork(made.network, None, factory, (), start)
     if source is not None:
         return _continued(data, locate(source))
     chosen = plan(
@@ -73,10 +73,10 @@ def network_for(
     )
     start = "fresh" if chosen.source is None else chosen.source.name
     module = realize(chosen, seed=seed)
-    return Network(module, chosen.spec, chosen.spec.arch, chosen.adaptations, start)
+    return TrainableNetwork(module, chosen.spec, chosen.spec.arch, chosen.adaptations, start)
 
 
-def _continued(data: ImageSet, path: Path) -> Network:
+def _continued(data: ImageSet, path: Path) -> TrainableNetwork:
     loaded = load(path)
     spec = loaded.metadata.spec()
     if spec.classes != len(data.class_names):
@@ -90,4 +90,6 @@ def _continued(data: ImageSet, path: Path) -> Network:
             "fine-tune on images of the same shape",
         )
     start = f"sha256 {loaded.sha256}"
-    return Network(loaded.network.train(), spec, spec.arch, loaded.metadata.adaptations, start)
+    return TrainableNetwork(
+        loaded.network.train(), spec, spec.arch, loaded.metadata.adaptations, start
+    )

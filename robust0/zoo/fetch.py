@@ -15,7 +15,7 @@ from robust0.events import Transfer
 from robust0.resources import cache_dir
 from robust0.zoo.cards import Card, is_id, is_web, read_card
 from robust0.zoo.documents import MAX_JSON, MAX_YAML
-from robust0.zoo.roots import Bringing, Listing, Root, Wanted, fetched, open_root
+from robust0.zoo.roots import Bringing, Listing, Root, ZooFile, fetched, open_root
 
 Progress = Callable[[Transfer], None]
 _WEIGHTS = ".safetensors"
@@ -71,7 +71,7 @@ def pull(name: str, zoo: str | None = None) -> Generator[Transfer, None, Path]:
 def weights(found: Found) -> Bringing:
     """The weights of a model that has been found."""
     card = found.card
-    wanted = Wanted(
+    wanted = ZooFile(
         file=card.source, model=card.id, local=f"{card.id}{_WEIGHTS}", sha256=card.sha256,
         size=card.size, limit=card.size,
     )  # fmt: skip
@@ -91,7 +91,7 @@ def attachment(found: Found, kind: Literal["report", "verdicts"]) -> Bringing:
         else (card.verdicts, card.verdicts_sha256)
     )
     return found.root.bring(
-        Wanted(
+        ZooFile(
             file=file, model=card.id, local=f"{card.id}.{kind}.json", sha256=digest, limit=MAX_JSON
         )
     )
@@ -135,7 +135,7 @@ def _card(root: Root, name: str, listing: Listing) -> Card:
         )
     digest, size = listing.cards[name] or (None, None)
     file = f"{name}.yaml"
-    wanted = Wanted(file=file, model=name, local=file, sha256=digest, size=size, limit=MAX_YAML)
+    wanted = ZooFile(file=file, model=name, local=file, sha256=digest, size=size, limit=MAX_YAML)
     return read_card(drive(root.bring(wanted)), name)
 
 

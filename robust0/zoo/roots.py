@@ -34,7 +34,7 @@ Bringing = Generator[Transfer, None, Path]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class ZooFile:
     """A file of a zoo: its name there, its name here, and what is known of its bytes."""
 
     file: str
@@ -63,7 +63,7 @@ class Root(Protocol):
     def listing(self, *, refresh: bool) -> Listing:
         """Its ids; without ``refresh`` what is remembered will do."""
 
-    def bring(self, wanted: Wanted) -> Bringing:
+    def bring(self, wanted: ZooFile) -> Bringing:
         """The path of a file on this machine, verified as far as its bytes are known."""
 
 
@@ -128,7 +128,7 @@ class Folder:
         stems = sorted(path.stem for path in self.path.glob("*.yaml"))
         return Listing({stem: None for stem in stems if is_id(stem)})
 
-    def bring(self, wanted: Wanted) -> Bringing:
+    def bring(self, wanted: ZooFile) -> Bringing:
         """The file as it lies there."""
         yield from ()  # a generator like the others, though nothing is transferred
         path = self.path / wanted.file
@@ -173,7 +173,7 @@ class Web:
             fresh.replace(kept)
         return found
 
-    def bring(self, wanted: Wanted) -> Bringing:
+    def bring(self, wanted: ZooFile) -> Bringing:
         """The file in the cache, fetched unless it is there and right."""
         target = self.cache / "models" / wanted.model / wanted.local
         return fetched(f"{self.base}/{quote(wanted.file)}", target, wanted)
@@ -195,7 +195,7 @@ class Hub:
         """What index.yaml says at this commit."""
         return _listing(download(self.repository, self.revision, INDEX))
 
-    def bring(self, wanted: Wanted) -> Bringing:
+    def bring(self, wanted: ZooFile) -> Bringing:
         """The file in the hub's own cache."""
         yield Transfer(wanted.local, 0, wanted.size)
         path = download(self.repository, self.revision, wanted.file)
@@ -205,14 +205,14 @@ class Hub:
         return path
 
 
-def fetched(url: str, target: Path, wanted: Wanted) -> Bringing:
+def fetched(url: str, target: Path, wanted: ZooFile) -> Bringing:
     """A file from the web at its place in the cache."""
     source = fetch(url, target, sha256=wanted.sha256, size=wanted.size, error=ZooError)
     yield from _bounded(source, target, wanted.limit)
     return target
 
 
-def verify(path: Path, wanted: Wanted) -> None:
+def verify(path: Path, wanted: ZooFile) -> None:
     """Refuse a file that is not the one its card describes."""
     size = path.stat().st_size
     if wanted.size is not None and size != wanted.size:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from robust0.cli.app import run
-from robust0.data.datasets import DATASETS
+from robust0.data.catalogue import DATASETS
 
 
 @pytest.fixture(autouse=True)

@@ -4,13 +4,13 @@ import pytest
 import torch
 
 from robust0.commands.build_audit import _rows
-from robust0.data.imageset import Origin, TensorSet
+from robust0.data.imageset import DataOrigin, TensorSet
 
 CPU = torch.device("cpu")
 
 
 def images(count, side):
-    origin = Origin("toy", "test", ("a", "b"), "memory")
+    origin = DataOrigin("toy", "test", ("a", "b"), "memory")
     pixels = torch.zeros(1, 3, side, side, dtype=torch.uint8).expand(count, -1, -1, -1)
     return TensorSet(origin, pixels, torch.zeros(count, dtype=torch.int64))
 

@@ -6,7 +6,7 @@ from PIL import Image
 from robust0.data.augment import Augment
 from robust0.data.batches import eval_batches, train_batches
 from robust0.data.folder import open_folder
-from robust0.data.imageset import Origin, TensorSet
+from robust0.data.imageset import DataOrigin, TensorSet
 from robust0.errors import DataError
 from robust0.rng import Stream
 
@@ -18,7 +18,7 @@ forks = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def toy(count=10):
     draws = torch.Generator().manual_seed(0)
     pixels = torch.randint(0, 256, (count, 3, 8, 8), dtype=torch.uint8, generator=draws)
-    origin = Origin("toy", "train", ("a", "b"), "memory")
+    origin = DataOrigin("toy", "train", ("a", "b"), "memory")
     return TensorSet(origin, pixels, torch.arange(count) % 2, torch.arange(count) + 100)
 
 

@@ -3,7 +3,8 @@ import sys
 
 import pytest
 
-from robust0.data.datasets import DATASETS, open_dataset, parse_name, pull
+from robust0.data.catalogue import DATASETS
+from robust0.data.datasets import open_dataset, parse_name, pull
 from robust0.errors import DataError
 
 

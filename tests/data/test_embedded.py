@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from robust0.data import embedded
-from robust0.data.datasets import DATASETS, open_dataset
+from robust0.data.catalogue import DATASETS
+from robust0.data.datasets import open_dataset
 from robust0.errors import DataError
 
 

@@ -10,7 +10,8 @@ from torchvision import datasets
 from torchvision.transforms.v2 import functional
 
 from robust0.data import gtsrb
-from robust0.data.datasets import DATASETS, open_dataset, pull
+from robust0.data.catalogue import DATASETS
+from robust0.data.datasets import open_dataset, pull
 from robust0.errors import DataError
 
 
@@ -86,8 +87,7 @@ def test_the_papers_split_divides_the_training_archive(tmp_path, monkeypatch):
 
 
 def test_flips_are_for_the_papers_variant_only():
-    assert not DATASETS["gtsrb"].may_flip()
-    assert DATASETS["gtsrb"].may_flip("paper")
+    assert not DATASETS["gtsrb"].flips
 
 
 def zipped(folder, names, archive):

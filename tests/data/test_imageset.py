@@ -7,10 +7,10 @@ from PIL import Image
 from torchvision.transforms import v2
 
 from robust0.data.folder import open_folder
-from robust0.data.imageset import Origin, TensorSet, decode, evaluation_view
+from robust0.data.imageset import DataOrigin, TensorSet, decode, evaluation_view
 from robust0.errors import DataError
 
-ORIGIN = Origin("toy", "test", ("a", "b"), "memory")
+ORIGIN = DataOrigin("toy", "test", ("a", "b"), "memory")
 
 
 def toy(count=6, seed=0, **changes):

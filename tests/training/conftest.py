@@ -10,7 +10,7 @@ from torch import nn
 
 from robust0.attacks.sparse_rs import SparseRS
 from robust0.data.augment import Augment
-from robust0.data.imageset import Origin, TensorSet
+from robust0.data.imageset import DataOrigin, TensorSet
 from robust0.rng import seeded
 from robust0.threat import Threat
 from robust0.training.inner import InnerSparsePGD
@@ -38,7 +38,7 @@ def make_data(count: int = 96) -> TensorSet:
     labels = torch.arange(count) % 3
     pixels = torch.randint(0, 200, (count, 3, 8, 8), dtype=torch.uint8, generator=generator)
     pixels[torch.arange(count), labels] += 55  # the class is the bright channel
-    return TensorSet(Origin("toy", "train", CLASSES, "memory"), pixels, labels)
+    return TensorSet(DataOrigin("toy", "train", CLASSES, "memory"), pixels, labels)
 
 
 def export(path: Path, network: nn.Module, metrics: dict) -> None:
