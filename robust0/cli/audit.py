@@ -10,6 +10,7 @@ import typer
 
 from robust0.cli import github
 from robust0.cli.options import (
+    Allow,
     Compile,
     DataDir,
     Device,
@@ -123,6 +124,7 @@ def audit(
         bool, typer.Option("--strict", help="Exit 4 if a check says the numbers mislead.")
     ] = False,
     fail_under: FailUnder = None,
+    allow: Allow = None,
     form: ReportForm = ReportFormat.AUTO,
 ) -> None:
     """Attack a model with the l0 battery and report an upper bound on its robust accuracy.
@@ -154,7 +156,7 @@ def audit(
             )
         report = _run(job, group, form, resume=resuming, dry_run=dry_run)
     if report is not None:
-        _conclude(report, floors, job.folder, form, strict=strict)
+        _conclude(report, floors, job.folder, form, strict=strict, allow=tuple(allow or ()))
 
 
 def _run(
@@ -191,10 +193,11 @@ def _conclude(
     form: ReportFormat,
     *,
     strict: bool,
+    allow: tuple[str, ...],
 ) -> None:
     """Write the report, then say by the exit code what it means."""
-    from robust0.errors import AttackContractError, UnreliableError
-    from robust0.gate.decide import decide, floor_checks
+    from robust0.errors import AttackContractError
+    from robust0.gate.decide import decide, floor_checks, require_reliable
     from robust0.views.output import note
 
     decision = decide(report.results, floor_checks(report.results, floors)) if floors else None
@@ -206,12 +209,9 @@ def _conclude(
             f"attacks broke their own promises {violations} times: no number here may be used",
             f"this is a bug of robust0: please report it with {folder}/verdicts.jsonl",
         )
-    fatal = [flag.name for flag in report.results.flags if flag.fatal]
-    if strict and fatal:
-        raise UnreliableError(
-            f"the evaluation is not reliable: {', '.join(fatal)}",
-            "the report explains each flag; without --strict they are shown only",
-        )
+    if strict or floors:  # a floor must not rest on numbers that mislead
+        fatal = [flag.name for flag in report.results.flags if flag.fatal]
+        require_reliable(fatal, allow, "this audit")
     if decision is not None:
         for check in decision.checks:
             note(check.message)

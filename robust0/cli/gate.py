@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from robust0.cli import github
-from robust0.cli.options import DataDir, Device, Factory, FailUnder, ReportForm
+from robust0.cli.options import Allow, DataDir, Device, Factory, FailUnder, ReportForm
 from robust0.errors import Robust0Error
 from robust0.views import output
 from robust0.views.output import ReportFormat
@@ -39,9 +39,12 @@ def gate(
     ] = None,
     metric: Annotated[
         list[str] | None,
-        typer.Option(help="saa (default), worst-case, clean or an attack; saa@10; repeatable."),
+        typer.Option(
+            help="saa, worst-case (both by default), clean or an attack; saa@10; repeatable."
+        ),
     ] = None,
     fail_under: FailUnder = None,
+    allow: Allow = None,
     write_baseline: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write RUN's baseline; decide nothing.")
     ] = None,
@@ -59,7 +62,7 @@ def gate(
     data_dir: DataDir = None,
     form: ReportForm = ReportFormat.AUTO,
 ) -> None:
-    """Fail when a model got worse: exit 0 passed, 1 failed, 2 not comparable.
+    """Fail when a model got worse: exit 0 passed, 1 failed, 2 not comparable, 4 unreliable.
 
     robust0 gate RUN --baseline baseline.json --max-drop 1.0 --policy significant
     """
@@ -68,8 +71,9 @@ def gate(
     options = GateOptions(
         run=run, baseline=baseline, write_baseline=write_baseline, max_drop=max_drop,
         policy=None if policy is None else policy.value, metrics=tuple(metric or ()),
-        floors=tuple(fail_under or ()), replay=replay, fail_on_replay=fail_on_replay, model=model,
-        factory=factory, device=device, data_dir=data_dir,
+        floors=tuple(fail_under or ()), allow=tuple(allow or ()), replay=replay,
+        fail_on_replay=fail_on_replay, model=model, factory=factory, device=device,
+        data_dir=data_dir,
     )  # fmt: skip
     if write_baseline is not None:
         path, made = make_baseline(options)

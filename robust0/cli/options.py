@@ -28,6 +28,10 @@ FailUnder = Annotated[
     list[str] | None,
     typer.Option(metavar="NAME=PERCENT", help="Exit 1 below this; e.g. saa=60; repeatable."),
 ]
+Allow = Annotated[
+    list[str] | None,
+    typer.Option(metavar="FLAG", help="Accept this fatal flag, which would exit 4; repeatable."),
+]
 Overrides = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Change any value of the recipe; repeatable."),

@@ -15,7 +15,7 @@ from robust0.gate.baseline import Baseline
 from robust0.gate.decide import (
     Policy,
     decide,
-    default_metric,
+    default_metrics,
     drop_check,
     floor_checks,
     judge_replay,
@@ -24,6 +24,7 @@ from robust0.gate.decide import (
     parse_metric,
     percentage,
     require_comparable,
+    require_reliable,
 )
 from robust0.records import Report
 from robust0.wording import identity_of, tidy
@@ -43,6 +44,7 @@ class GateOptions:
     policy: Policy | None = None
     metrics: tuple[str, ...] = ()
     floors: tuple[str, ...] = ()
+    allow: tuple[str, ...] = ()  # fatal flags accepted knowingly
     replay: bool = False
     fail_on_replay: bool = False
     model: str | None = None
@@ -75,15 +77,20 @@ def evaluate(options: GateOptions, progress: Progress) -> GateOutcome:
     if options.run is None:
         return _replay_only(options, _there(before), allowed, progress)
     run = read_run(options.run)
+    _refuse_empty(run)
     _refuse_silent_sample(run)
     _refuse_violations(run)
     after = baselines.of_run(run)
+    require_reliable(after.flags, options.allow, "this run")
+    if before is not None:
+        require_reliable(before.flags, options.allow, "the baseline's run")
     results, checks = run.report.results, list[Check]()
     notes: tuple[str, ...] = ()
     if before is not None:
         require_comparable(before, after)
         notes = tuple(f"differs from the baseline: {d}" for d in loose_differences(before, after))
-        metrics = [parse_metric(text) for text in options.metrics] or [default_metric(results)]
+        given = tuple(parse_metric(text) for text in options.metrics)
+        metrics = given or default_metrics(results)
         policy = options.policy or "strict"
         checks += [drop_check(before, after, metric, allowed, policy) for metric in metrics]
     checks += floor_checks(results, floors)
@@ -150,6 +157,12 @@ def _there(before: Baseline | None) -> Baseline:
     if before is None:
         raise RecipeError("--replay needs a baseline", "give --baseline FILE")
     return before
+
+
+def _refuse_empty(run: RunData) -> None:
+    """An audit of no images says nothing, so nothing may pass on it."""
+    if not run.report.results.subject.images:
+        raise RunError("this run audited no images: nothing rests on it", "audit some images")
 
 
 def _refuse_silent_sample(run: RunData) -> None:

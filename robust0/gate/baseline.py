@@ -80,6 +80,7 @@ class Baseline(Frozen):
     clean: Bits
     budgets: tuple[BudgetBits, ...] = Field(min_length=1, description="largest first")
     attempts: tuple[StoredAttempt, ...] = ()
+    flags: tuple[str, ...] = Field((), description="fatal ones: why its numbers may mislead")
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, allow_inf_nan=False, populate_by_name=True
@@ -132,6 +133,7 @@ def of_run(run: RunData, *, attempts: int = 0) -> Baseline:
         clean=_bits(not verdict.fooled for verdict in clean),
         budgets=tuple(_at_budget(run, result) for result in results.budgets),
         attempts=_stored(run, attempts) if attempts else (),
+        flags=tuple(sorted({flag.name for flag in results.flags if flag.fatal})),
     )
     _agree(made, run)
     return made

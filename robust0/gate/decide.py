@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Literal
 
 from robust0.decision import Check, Decision, Paired, Replay, ReplayResult, points
-from robust0.errors import RecipeError, RunError
+from robust0.errors import RecipeError, RunError, UnreliableError
 from robust0.gate.baseline import AttackFacts, Baseline
 from robust0.gate.paired import ALPHA, compare
 from robust0.records import CLEAN, Accuracy, Results, Unit
@@ -48,12 +48,21 @@ def parse_metric(text: str) -> Metric:
 
 
 def parse_floor(text: str) -> Floor:
-    """``saa=60``: in percent."""
-    name, equals, value = text.partition("=")
+    """``saa=60`` or ``saa=60%``: in percent. A bare fraction is refused: 0.6 would mean 0.6 %."""
+    name, equals, value = text.strip().partition("=")
     hint = "for example --fail-under saa=60"
     if not equals:
         raise RecipeError(f"--fail-under {tidy(text)!r} is not NAME=PERCENT", hint)
-    return Floor(parse_metric(name), percentage(value, "--fail-under", hint))
+    signed = value.endswith("%")
+    percent = percentage(value.removesuffix("%"), "--fail-under", hint)
+    if 0 < percent <= 1 and not signed:
+        meant = f"{name}={_plain(100 * percent)}"
+        raise RecipeError(
+            f"--fail-under {tidy(text)} would be a floor of {_plain(percent)} percent",
+            f"write {meant} for {_plain(100 * percent)} %, or {name}={_plain(percent)}% if you "
+            "mean it",
+        )
+    return Floor(parse_metric(name), percent)
 
 
 def percentage(text: str, option: str, hint: str) -> Fraction:
@@ -79,6 +88,12 @@ def drop_check(
     budget = before.settings.budgets[0] if metric.budget is None else metric.budget
     old, new = _bits(before, metric, budget), _bits(after, metric, budget)
     paired = compare([bit == "1" for bit in old], [bit == "1" for bit in new])
+    if policy == "significant" and paired.smallest is None:
+        raise RecipeError(
+            f"{paired.images} images are too few to show any drop: --policy significant would "
+            "let everything pass",
+            "audit more images, or use --policy strict",
+        )
     # In whole images and exact fractions: 1 image of 1,000 is 0.1 points, not a rounding more.
     exceeded = 100 * (paired.worse - paired.better) > max_drop * paired.images
     failed = exceeded and (policy == "strict" or paired.p < ALPHA)
@@ -93,10 +108,20 @@ def drop_check(
     )
 
 
-def default_metric(results: Results) -> Metric:
-    """What a gate compares unless told otherwise: saa where the run has it, else worst-case."""
+def default_metrics(results: Results) -> tuple[Metric, ...]:
+    """What a gate compares unless told otherwise: the published ensemble and the worst case."""
     names = {row.name for row in results.budgets[0].ensembles} if results.budgets else set()
-    return Metric(SAA if SAA in names else WORST_CASE)
+    return (Metric(SAA), Metric(WORST_CASE)) if SAA in names else (Metric(WORST_CASE),)
+
+
+def require_reliable(flags: Iterable[str], allowed: Iterable[str], whose: str) -> None:
+    """Refuse numbers that robust0 itself calls unreliable, unless each such flag is allowed."""
+    found = sorted(set(flags) - set(allowed))
+    if found:
+        raise UnreliableError(
+            f"the numbers of {whose} are not reliable: {', '.join(found)}",
+            f"the report explains each flag; --allow {found[0]} accepts one knowingly",
+        )
 
 
 def decide(results: Results, checks: Sequence[Check], replay: Replay | None = None) -> Decision:

@@ -20,6 +20,8 @@ from robust0.recipes.tree import (
     value_at,
 )
 
+RESERVED = frozenset({"clean", "saa", "worst-case", "all"})  # numbers and groups of their own
+
 
 def attack_names(words: Sequence[str], asked: Origin = DEFAULT) -> tuple[str, ...]:
     """The configured names that names and groups stand for, each once, in order."""
@@ -117,6 +119,12 @@ def _check_names(names: Sequence[str], tuning: Branch) -> None:
     if twice is not None:
         raise RecipeError(
             f"audit.attacks has two attacks named {twice!r}", "give each attack a name of its own"
+        )
+    taken = next((name for name in names if name in RESERVED), None)
+    if taken is not None:
+        raise RecipeError(
+            f"an attack cannot be named {taken!r}: reports use that name for another number",
+            "give the attack a name of its own",
         )
     known = {*names, *battery()}
     for name, params in tuning.items():

@@ -197,7 +197,7 @@ def test_a_checkpoint_brings_data_budget_and_normalisation(place, checkpoint, ca
 
 
 def test_a_gate_never_falls_back_to_the_sample(place, checkpoint, capfd):
-    assert run([*checkpoint, "-o", "run", "--fail-under", "saa=1"]) == 2
+    assert run([*checkpoint, "-o", "run", "--fail-under", "saa=1%"]) == 2
     assert "say --data sample" in capfd.readouterr().err
     assert not (place / "run").exists()
     said = [*checkpoint, "-o", "run", "--fail-under", "clean=0", "--data", "sample"]

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from robust0.cli.gate import gate
 from robust0.errors import DataError, EvaluationError, Robust0Error, RunError
+from robust0.records import Flag
 from tests.auditing.factory_report import Recipe, breaks_some, make_run
 
 app = typer.Typer()
@@ -49,11 +50,11 @@ def baseline(run, tmp_path):
 def test_the_same_run_passes_and_a_worse_one_fails(run, baseline, tmp_path, capsys):
     assert call(run, "--baseline", baseline) == 0
     out = capsys.readouterr().out
-    assert out.startswith("gate passed: 1 condition met\nok: saa at 3 pixels fell by 0.0 points")
+    assert out.startswith("gate passed: 2 conditions met\nok: saa at 3 pixels fell by 0.0 points")
     bad = make_run(tmp_path / "bad", Recipe(breaks=worse))
     assert call(bad, "--baseline", baseline, "--policy", "significant") == 1
     out = capsys.readouterr().out
-    assert out.startswith("gate FAILED: 1 of 1 condition not met\nFAIL: saa")
+    assert out.startswith("gate FAILED: 2 of 2 conditions not met\nFAIL: saa")
     for words in ("95 % interval of the drop", "McNemar p =", "40 images can show a drop of"):
         assert words in out
     assert call(bad, "--baseline", baseline, "--max-drop", "100") == 0
@@ -88,21 +89,21 @@ def test_what_cannot_be_compared_is_exit_two(baseline, tmp_path, capsys, changes
         [],
         ["RUN"],
         ["RUN", "--max-drop", "1"],
-        ["RUN", "--metric", "saa", "--fail-under", "saa=1"],
-        ["RUN", "--policy", "strict", "--fail-under", "saa=1"],
+        ["RUN", "--metric", "saa", "--fail-under", "saa=1%"],
+        ["RUN", "--policy", "strict", "--fail-under", "saa=1%"],
         ["RUN", "--fail-under", "saa"],
         ["RUN", "--baseline", "B", "--max-drop", "nan"],
         ["RUN", "--baseline", "B", "--max-drop", "-1"],
         ["RUN", "--baseline", "B", "--metric", "nobody"],
         ["RUN", "--baseline", "B", "--fail-on-replay"],
         ["RUN", "--baseline", "B", "--replay", "--model", "m.safetensors"],
-        ["RUN", "--fail-under", "saa=1", "--replay"],
+        ["RUN", "--fail-under", "saa=1%", "--replay"],
         ["--baseline", "B"],
         ["--baseline", "B", "--replay"],
-        ["--baseline", "B", "--replay", "--model", "m", "--fail-under", "saa=1"],
+        ["--baseline", "B", "--replay", "--model", "m", "--fail-under", "saa=1%"],
         ["--write-baseline", "X"],
         ["RUN", "--write-baseline", "X", "--baseline", "B"],
-        ["RUN", "--write-baseline", "X", "--fail-under", "saa=1"],
+        ["RUN", "--write-baseline", "X", "--fail-under", "saa=1%"],
     ],
     ids=" ".join,
 )
@@ -166,7 +167,7 @@ def test_actions_get_a_summary_an_annotation_and_the_number(run, tmp_path, monke
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
     monkeypatch.setenv("GITHUB_OUTPUT", str(output))
     summary.write_text("before\n")
-    floors = ["--fail-under", "saa=100", "--fail-under", "clean=100", "--fail-under", "clean=1"]
+    floors = ["--fail-under", "saa=100", "--fail-under", "clean=100", "--fail-under", "clean=1%"]
     assert call(run, *floors) == 1
     lines = capsys.readouterr().out.splitlines()
     errors = [line for line in lines if line.startswith("::")]
@@ -284,7 +285,7 @@ class TestReplay:
         assert "--fail-on-replay would fail" in captured.err
         assert call(weak, "--baseline", "b.json", "--replay", "--fail-on-replay") == 1
         out = capsys.readouterr().out
-        assert out.startswith("gate FAILED: 1 of 2")
+        assert out.startswith("gate FAILED: 1 of 3")
 
     def test_a_model_before_any_audit(self, place, capsys):
         """Without a run the data come from where the baseline says, if they are the same."""
@@ -322,3 +323,29 @@ class TestReplay:
         assert call(run, "--write-baseline", "b.json") == 0
         with pytest.raises(RunError, match="no longer the model"):
             app([str(run), "--baseline", "b.json", "--replay"], standalone_mode=False)
+
+
+FATAL = Flag(name="randomised-model", fatal=True, message="answers differ")
+
+
+def test_a_run_that_robust0_calls_unreliable_does_not_pass(tmp_path, capsys):
+    run = make_run(tmp_path / "run", Recipe(flags=(FATAL,)))
+    assert call(run, "--fail-under", "saa=0") == 4
+    assert call(run, "--fail-under", "saa=0", "--allow", "not-this-one") == 4
+    assert call(run, "--fail-under", "saa=0", "--allow", "randomised-model") == 0
+
+
+def test_an_unreliable_baseline_does_not_pass(tmp_path, capsys):
+    doubtful = make_run(tmp_path / "before", Recipe(flags=(FATAL,)))
+    assert call(doubtful, "--write-baseline", tmp_path / "base.json") == 0
+    run = make_run(tmp_path / "run", Recipe())
+    assert call(run, "--baseline", tmp_path / "base.json") == 4
+    assert call(run, "--baseline", tmp_path / "base.json", "--allow", "randomised-model") == 0
+
+
+def test_too_few_images_cannot_be_significant(tmp_path, capsys):
+    run = make_run(tmp_path / "run", Recipe(images=4))
+    assert call(run, "--write-baseline", tmp_path / "base.json") == 0
+    words = (run, "--baseline", tmp_path / "base.json", "--policy")
+    assert call(*words, "significant") == 2
+    assert call(*words, "strict") == 0

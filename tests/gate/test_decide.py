@@ -15,7 +15,7 @@ from robust0.gate.decide import (
     Floor,
     Metric,
     decide,
-    default_metric,
+    default_metrics,
     differences,
     drop_check,
     floor_checks,
@@ -52,7 +52,7 @@ def side(clean, first, second=None, **changes):
 # The first call of scipy takes seconds to import.
 relaxed = settings(deadline=None, max_examples=300)
 
-bits = st.integers(1, 60).flatmap(
+bits = st.integers(5, 60).flatmap(  # fewer images cannot show a drop
     lambda n: st.tuples(*(st.text("01", min_size=n, max_size=n) for _ in range(2)))
 )
 points = st.sampled_from(["0", "0.1", "1", "1.0", "2.5", "10", "33.3", "100"])
@@ -64,7 +64,7 @@ def test_verdict_line_and_exit_code_always_agree(pair, allowed, policy, floors):
     before, after = (side("1" * len(b), b) for b in pair)
     check = drop_check(before, after, Metric("worst-case"), Fraction(allowed), policy)
     results = results_with(pair[1].count("1"), len(pair[1]))
-    checks = [check, *floor_checks(results, [parse_floor(f"worst-case={f}") for f in floors])]
+    checks = [check, *floor_checks(results, [parse_floor(f"worst-case={f}%") for f in floors])]
     decision = decide(results, checks)
     lost, won = ([a != b and a == "01"[k] for b, a in zip(*pair, strict=True)] for k in (0, 1))
     share = Fraction(sum(lost) - sum(won), len(lost))
@@ -211,11 +211,21 @@ def test_metrics_are_found_in_both_forms(tmp_path):
         (floor,) = floor_checks(results, [Floor(metric, Fraction(0))])
         assert drop.metric == floor.metric
         assert drop.value == pytest.approx(floor.value)
-    assert default_metric(results) == Metric("saa")
+    assert default_metrics(results) == (Metric("saa"), Metric("worst-case"))
 
 
 def test_the_default_metric_without_saa_is_the_worst_case():
-    assert default_metric(make_report(Recipe(attacks=("sparse-rs",))).results).name == "worst-case"
+    results = make_report(Recipe(attacks=("sparse-rs",))).results
+    assert default_metrics(results) == (Metric("worst-case"),)
+
+
+@pytest.mark.parametrize(("text", "meant"), [("saa=0.6", "saa=60"), ("saa=1", "saa=100")])
+def test_a_fraction_is_no_percentage(text, meant):
+    with pytest.raises(RecipeError, match="would be a floor of") as refusal:
+        parse_floor(text)
+    assert meant in refusal.value.hint
+    assert parse_floor(f"{text}%").percent == Fraction(text.removeprefix("saa="))
+    assert parse_floor("saa=60 %".replace(" ", "")) == parse_floor("saa=60")
 
 
 @pytest.mark.parametrize("text", ["", "@3", "saa@", "saa@x", "saa@-1", "clean@3", "saa@³"])

@@ -119,3 +119,9 @@ def test_params_of_an_unknown_attack_are_refused():
     assert "sparse-rs" in refusal.value.hint
     with pytest.raises(RecipeError, match="no audit effort 'papers'"):
         audit("audit.effort=papers")
+
+
+@pytest.mark.parametrize("name", ["clean", "saa", "worst-case"])
+def test_names_of_numbers_are_reserved(name):
+    with pytest.raises(RecipeError, match="cannot be named"):
+        audit(f"audit.attacks=[{{name: {name}, kind: sparse-rs}}]")
