@@ -47,8 +47,8 @@ class HardenOptions:
     stop_on_co: bool = False
     overrides: tuple[str, ...] = ()
 
-    def recipe_changes(self) -> list[str]:
-        """The options that are values of the recipe, as ``--set`` texts; ``--set`` itself last."""
+    def changes(self) -> dict[str, object]:
+        """The options that are values of the recipe, by key."""
         named = {
             "dataset.name": self.data,
             "training.method": self.method,
@@ -59,12 +59,10 @@ class HardenOptions:
             "training.seed": self.seed,
             "model.pretrained": True if self.pretrained else None,
         }
-        changes = [
-            f"{key}={json.dumps(value)}" for key, value in named.items() if value is not None
-        ]
+        changes: dict[str, object] = {k: value for k, value in named.items() if value is not None}
         if self.data is not None and ":" in self.data and self.recipe is None:
-            changes.append("dataset.image_size=null")  # the images' own, not the fallback recipe's
-        return [*changes, *self.overrides]
+            changes["dataset.image_size"] = None  # the images' own, not the fallback recipe's
+        return changes
 
 
 def resolve(options: HardenOptions) -> Resolved:
@@ -79,7 +77,9 @@ def resolve(options: HardenOptions) -> Resolved:
     name = options.recipe
     if name is None:
         name = "quick" if options.data == "sample" else recipe_of(options.data)
-    return load_recipe(name, model=options.model, overrides=options.recipe_changes())
+    return load_recipe(
+        name, model=options.model, changes=options.changes(), overrides=options.overrides
+    )
 
 
 def _as_checkpoint(options: HardenOptions, path: Path) -> HardenOptions:
@@ -160,7 +160,8 @@ def _recall(options: HardenOptions) -> tuple[Resolved, HardenOptions]:
     if not (folder / "recipe.yaml").is_file() or not (folder / "options.json").is_file():
         raise RunError(f"{folder} holds no training run", "give the -o directory of robust0 harden")
     said = (
-        options.recipe_changes()
+        options.changes()
+        or options.overrides
         or options.model
         or options.recipe
         or options.start_from

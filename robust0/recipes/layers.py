@@ -1,13 +1,24 @@
 """One layer of a recipe over another: files, model families and ``--set``."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from robust0.attacks.battery import budget_keys
 from robust0.errors import RecipeError
 from robust0.recipes.keys import check, setting_shape
 from robust0.recipes.methods import PARTS, chosen
-from robust0.recipes.tree import Branch, Leaf, Origin, Tree, branch, merge, relabel, value_at
+from robust0.recipes.tree import (
+    Branch,
+    Leaf,
+    Origin,
+    Path,
+    Tree,
+    branch,
+    grow,
+    merge,
+    relabel,
+    value_at,
+)
 from robust0.recipes.yaml_source import read_text
 
 
@@ -68,14 +79,26 @@ def families_of(families: Branch, model: str) -> list[Branch]:
     ]
 
 
-def command_line(model: str | None, overrides: Sequence[str]) -> Branch:
-    """The layer of ``--model`` and of every ``--set key=value``; a later one wins."""
+def command_line(
+    model: str | None, changes: Mapping[str, object], overrides: Sequence[str]
+) -> Branch:
+    """The layer of ``--model``, of other options and of ``--set key=value``; a later one wins."""
     layer: Branch = {}
     if model is not None:
         layer = {"model": {"name": Leaf(model, Origin("--model"))}}
+    for key, value in changes.items():
+        origin = Origin("--set", file=f"--set {key}")
+        layer = merge(layer, _placed(tuple(key.split(".")), grow(value, origin)))
     for text in overrides:
         layer = merge(layer, _assignment(text))
+    check(layer, setting_shape(), Origin("--set"))
     return layer
+
+
+def _placed(path: Path, tree: Tree) -> Branch:
+    for part in reversed(path):
+        tree = {part: tree}
+    return branch(tree, ())
 
 
 def _assignment(text: str) -> Branch:
@@ -87,12 +110,7 @@ def _assignment(text: str) -> Branch:
             "for example --set training.epochs=3, or key=null for no value",
         )
     label = f"--set {key.strip()}"
-    tree = _bare(relabel(read_text(value, label), "--set"), label)
-    for part in reversed(path):
-        tree = {part: tree}
-    layer = branch(tree, ())
-    check(layer, setting_shape(), Origin("--set", file=label))
-    return layer
+    return _placed(path, _bare(relabel(read_text(value, label), "--set"), label))
 
 
 def _bare(tree: Tree, label: str) -> Tree:

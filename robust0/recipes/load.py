@@ -68,18 +68,23 @@ def recipe_of(data: str | None) -> str:
 
 
 def load_recipe(
-    name_or_path: str, *, model: str | None = None, overrides: Sequence[str] = ()
+    name_or_path: str,
+    *,
+    model: str | None = None,
+    changes: Mapping[str, object] | None = None,
+    overrides: Sequence[str] = (),
 ) -> Resolved:
     """The recipe of a shipped name or a YAML file.
 
     Args:
         name_or_path: a name from ``list_recipes``, or a path ending in .yaml or .yml.
         model: replaces the recipe's model; families follow it.
+        changes: values by dotted key, as other options of the command line give them.
         overrides: ``key=value`` texts of ``--set``, applied last.
     """
     path = _locate(name_or_path, Path(), DEFAULT)
     tree = overlay(defaults(), _with_base(path))
-    top = command_line(model, overrides)
+    top = command_line(model, changes or {}, overrides)
     families = branch(tree.pop("families", None), ("families",))
     name = value_at(top, "model", "name") or value_at(tree, "model", "name")
     for family in families_of(families, name if isinstance(name, str) else ""):

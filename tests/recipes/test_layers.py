@@ -11,6 +11,7 @@ from robust0.recipes.tree import Origin, branch, grow, plain
 def test_later_assignments_win_and_values_are_yaml():
     layer = command_line(
         "resnet18",
+        {},
         ["training.epochs=3", "training.epochs = 4", "training.optimizer={lr: 1e-3}", "name=a=b"],
     )
     assert plain(layer) == {
@@ -18,6 +19,21 @@ def test_later_assignments_win_and_values_are_yaml():
         "training": {"epochs": 4, "optimizer": {"lr": 1e-3}},
         "name": "a=b",
     }
+
+
+def test_typed_changes_lie_below_set_and_are_checked_alike():
+    changes = {"training.epochs": 3, "dataset.name": "npz:a=b.npz", "dataset.image_size": None}
+    resolved = load_recipe("cifar10", changes=changes, overrides=["training.epochs=4"])
+    assert resolved.recipe.training.epochs == 4
+    assert (resolved.recipe.dataset.name, resolved.recipe.dataset.image_size) == (
+        "npz:a=b.npz",
+        None,
+    )
+    assert str(resolved.sources["dataset.name"]) == "--set"
+    with pytest.raises(RecipeError, match=r"--set training\.epoch: unknown key"):
+        load_recipe("cifar10", changes={"training.epoch": 3})
+    with pytest.raises(RecipeError, match=r"--set training\.epochs: training\.epochs must be"):
+        load_recipe("cifar10", changes={"training.epochs": "3"})
 
 
 def test_order_of_kind_and_settings_does_not_matter():
@@ -32,7 +48,7 @@ def test_order_of_kind_and_settings_does_not_matter():
 )
 def test_malformed_assignments(text):
     with pytest.raises(RecipeError, match="--set takes key=value"):
-        command_line(None, [text])
+        command_line(None, {}, [text])
 
 
 @pytest.mark.parametrize(
@@ -48,7 +64,7 @@ def test_malformed_assignments(text):
 )
 def test_unknown_keys_get_close_matches(text, meant):
     with pytest.raises(RecipeError, match="unknown key") as refusal:
-        command_line(None, [text])
+        command_line(None, {}, [text])
     assert refusal.value.message.startswith(f"--set {text.partition('=')[0]}: ")
     assert meant in refusal.value.hint
 
@@ -56,7 +72,7 @@ def test_unknown_keys_get_close_matches(text, meant):
 @pytest.mark.parametrize("key", ["extends", "families.a.training.epochs", "training.epochs.x"])
 def test_keys_that_cannot_be_set(key):
     with pytest.raises(RecipeError):
-        command_line(None, [f"{key}=3"])
+        command_line(None, {}, [f"{key}=3"])
 
 
 def test_families_match_the_bare_name():
