@@ -17,6 +17,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import torch
+from robust0.training.inner import InnerSparsePGD
+from robust0.training.method import Method, Micro, Moment
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -26,8 +28,6 @@ from robust0.models.adapt import plan
 from robust0.models.build import build
 from robust0.models.fast.oracle import frozen
 from robust0.recipes.load import load_recipe
-from robust0.training.inner import InnerSparsePGD
-from robust0.training.method import Method, Micro, Moment
 
 
 def main() -> None:

@@ -13,12 +13,18 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import Annotated, Any, Generic, TypeVar, cast
 
+from annotated_types import Ge, Gt, Le, Lt
 from pydantic import PlainSerializer, PlainValidator, TypeAdapter
 from pydantic_core import PydanticCustomError
 
 from robust0.errors import RecipeError
 
 T = TypeVar("T")
+Count = Annotated[int, Ge(1), Le(10**12)]
+Whole = Annotated[int, Ge(0), Le(10**12)]
+Positive = Annotated[float, Gt(0), Lt(float("inf"))]
+Fraction = Annotated[float, Ge(0), Le(1)]
+Share = Annotated[float, Ge(0), Lt(1)]
 OWN = "source: robust0"  # a default that no paper states
 
 
@@ -37,7 +43,6 @@ class Setting:
     source: str
 
 
-@cache
 def settings_of(component: type) -> tuple[Setting, ...]:
     """The settings of a component, in the order in which they are declared."""
     return tuple(
@@ -64,6 +69,7 @@ class Registry(Generic[T]):
         self.family = family
         self._group = group
         self._members: dict[str, type[T]] = {}
+        self._references: dict[type[T], str] = {}
         for member in members:
             self.add(member)
         self.own = tuple(self._members)  # the kinds that ship
@@ -125,9 +131,10 @@ class Registry(Generic[T]):
                 "write package.module:Name of something Python finds (PYTHONPATH, pip install)",
             ) from problem
         kind = getattr(member, "kind", None)
-        if isinstance(kind, str) and self._members.get(kind) is member:
-            return cast("type[T]", member)
-        return self.add(member)
+        if not (isinstance(kind, str) and self._members.get(kind) is member):
+            # Another process finds it by its reference only, so that is what is written.
+            self._references[self.add(member)] = reference
+        return cast("type[T]", member)
 
     # -- for recipes -------------------------------------------------------------------------------
 
@@ -151,11 +158,12 @@ class Registry(Generic[T]):
 
     def write(self, component: T) -> dict[str, object]:
         """The recipe form of a component: its kind, then every setting."""
-        kind: str = component.kind  # type: ignore[attr-defined] # every member has one
+        known: str = component.kind  # type: ignore[attr-defined] # every member has one
+        kind = self._references.get(type(component), known)
         values = adapter(cast("Hashable", type(component))).dump_python(component, mode="json")
         return {"kind": kind, **values}
 
     @property
     def type(self) -> Any:  # noqa: ANN401 - a type for annotations of pydantic models
         """The type of a recipe's field that holds one of these."""
-        return Annotated[object, PlainValidator(self.read), PlainSerializer(self.write)]
+        return Annotated[object, PlainValidator(self.read), PlainSerializer(self.write), self]

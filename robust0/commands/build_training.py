@@ -3,36 +3,23 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from robust0.attacks.guided_swap import GuidedSwap
-from robust0.data.augment import Augment
 from robust0.data.datasets import open_dataset
 from robust0.data.imageset import ImageSet
 from robust0.errors import DataError, RecipeError
 from robust0.events import Transfer
 from robust0.models.checkpoint import Budget, save
 from robust0.recipes.load import Resolved
-from robust0.recipes.schema import (
-    SGD,
-    AdamW,
-    OneCycle,
-    ResizedCrop,
-    Shift,
-    Steps,
-    ThreatSpec,
-    TrainingSpec,
-)
+from robust0.recipes.schema import ThreatSpec, TrainingSpec
 from robust0.rng import Stream
 from robust0.runs.network import TrainableNetwork, network_for
 from robust0.threat import Threat
-from robust0.training import inner, labels, noise, objectives
 from robust0.training.job import TrainJob, Watch
-from robust0.training.method import Method
-from robust0.training.schedule import OneCycleSchedule, Optim, Schedule, StepSchedule
+from robust0.training.methods.base import Method
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +67,14 @@ def build_training(resolved: Resolved, request: TrainRequest) -> TrainJob:
         rows=rows,
         reserved=reserved,
         method=method,
-        optim=_optim(spec.optimizer),
-        schedule=_schedule(spec.schedule),
+        averaging=spec.averaging,
+        optim=spec.optimizer,
+        schedule=spec.schedule,
         watch=_watch(spec, threat_of(recipe.threat), stop=request.stop_on_overfitting),
         epochs=spec.epochs,
         batch_size=spec.batch_size,
         accumulate=spec.accumulate,
-        augment=_augment(spec.augment),
+        augment=spec.augment,
         workers=request.workers,
         precision=spec.precision,
         channels_last=spec.channels_last,
@@ -131,78 +119,17 @@ def split_rows(data: ImageSet, reserved: int, images: int | None) -> tuple[Tenso
     return free[:images].sort().values, held
 
 
-def compose(spec: TrainingSpec, threat: Threat, classes_of: Tensor, classes: int) -> Method:
-    """The method from its four parts."""
-    return Method(
-        noise=_noise(spec, threat),
-        labels=_labels(spec, classes_of, classes),
-        inner=_inner(spec, threat),
-        objective=_objective(spec),
-        attack_labels=spec.inner.labels if spec.inner.kind == "sparse-pgd" else "hard",
-        observe=spec.labels.input if spec.labels.kind == "self-adaptive" else "noisy",
+def compose(spec: TrainingSpec, threat: Threat, labels: Tensor, classes: int) -> Method:
+    """The method from its parts."""
+    plain = Method(
+        noise=spec.noise,
+        targets=spec.labels.build(labels, classes),
+        learns_from=spec.labels.input,
+        inner=spec.inner,
+        objective=spec.objective,
+        threat=threat,
     )
-
-
-def _noise(spec: TrainingSpec, threat: Threat) -> noise.InputNoise:
-    if spec.noise.kind == "none":
-        return noise.NoNoise()
-    return noise.SparseNoise(threat, spec.noise.factor, spec.noise.values)
-
-
-def _labels(spec: TrainingSpec, classes_of: Tensor, classes: int) -> labels.LabelSource:
-    match spec.labels.kind:
-        case "hard":
-            return labels.HardLabels(classes_of, classes)
-        case "smoothed":
-            return labels.HardLabels(classes_of, classes, spec.labels.amount)
-        case "self-adaptive":
-            return labels.SelfAdaptiveLabels(
-                classes_of, classes, momentum=spec.labels.momentum, start=spec.labels.start
-            )
-
-
-def _inner(spec: TrainingSpec, threat: Threat) -> inner.InnerAttack:
-    given = spec.inner
-    if given.kind == "none":
-        return inner.NoAttack()
-    return inner.InnerSparsePGD(
-        threat, steps=given.steps, alpha=given.alpha, beta=given.beta, patience=given.patience,
-        gradient=given.gradient, select=given.select, skip_misclassified=given.skip_misclassified,
-        stop_early=given.stop_early, loss=given.loss,
-    )  # fmt: skip
-
-
-def _objective(spec: TrainingSpec) -> objectives.Objective:
-    match spec.objective.kind:
-        case "clean":
-            return objectives.CleanObjective()
-        case "adversarial":
-            return objectives.AdversarialObjective()
-        case "tradeoff":
-            return objectives.TradeoffObjective(spec.objective.alpha)
-        case "trades":
-            return objectives.TradesObjective(spec.objective.beta)
-
-
-def _optim(spec: SGD | AdamW) -> Optim:
-    options: dict[str, Any] = (
-        {"momentum": spec.momentum, "nesterov": spec.nesterov}
-        if isinstance(spec, SGD)
-        else {"betas": spec.betas, "eps": spec.eps}
-    )
-    return Optim(spec.kind, spec.lr, spec.weight_decay, spec.decay_all, options)
-
-
-def _schedule(spec: Steps | OneCycle) -> Schedule:
-    if isinstance(spec, Steps):
-        return StepSchedule(spec.milestones, spec.factor)
-    return OneCycleSchedule(spec.warmup, spec.start, spec.end, spec.shape)
-
-
-def _augment(spec: Shift | ResizedCrop) -> Augment:
-    if isinstance(spec, Shift):
-        return Augment(pad=spec.pad, flip=spec.flip)
-    return Augment(pad=0, flip=spec.flip, min_area=spec.scale)
+    return spec.step.build(plain)
 
 
 def _watch(spec: TrainingSpec, threat: Threat, *, stop: bool) -> Watch:

@@ -1,32 +1,101 @@
 """Training views of images: random crops and flips, drawn per image id and epoch."""
 
+from __future__ import annotations
+
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, ClassVar, Protocol
 
-import torch
-from torch import Tensor
-from torch.nn import functional
+from annotated_types import Gt, Le
 
-from robust0.rng import Stream
+from robust0.lazy import torch
+from robust0.registry import Registry, Whole, setting
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from torch import Tensor
+
+    from robust0.rng import Stream
+
+    Images = Sequence[Tensor] | Tensor
 
 _CROP_LANE, _FLIP_LANE, _BOX_LANE = 0, 1, 2
 _BOX_TRIES = 10
 _LOG_RATIO = math.log(4 / 3)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Augment:
-    """How training images are varied.
+@dataclass(frozen=True, slots=True)
+class ViewDraw:
+    """What names the draws of a batch's views: the image ids (B,), the epoch, the stream."""
 
-    Images are padded by ``pad`` zeros and cropped back at random, or, if ``min_area`` is given, cut
-    to a random box of at least that part of the picture and scaled. ``flip`` mirrors every second
-    image left to right: not for data whose classes have a handedness, such as road signs.
+    ids: Tensor
+    epoch: int
+    stream: Stream
+
+
+class Augmentation(Protocol):
+    """How training images are varied."""
+
+    kind: ClassVar[str]
+
+    def views(
+        self,
+        images: Images,
+        draw: ViewDraw,
+        size: Sequence[int],
+        whole: Callable[[Images], Tensor],
+    ) -> Tensor:
+        """(B, C, *size) views of images (C, H, W) of any sizes; ``whole`` makes plain ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """Small images: padded with zeros, cropped back at a random place.
+
+    ``flip`` mirrors every second image left to right: not for data whose classes have a handedness,
+    such as road signs.
     """
 
-    pad: int = 4
-    flip: bool = True
-    min_area: float | None = None
+    kind: ClassVar[str] = "shift"
+    pad: Whole = setting(4, "pixels added on each side", "[Zhong24]")
+    flip: bool = setting(True, "mirror half of the images", "[Zhong24]")
+
+    def views(
+        self,
+        images: Images,
+        draw: ViewDraw,
+        size: Sequence[int],  # noqa: ARG002 - that of the whole images
+        whole: Callable[[Images], Tensor],
+    ) -> Tensor:
+        """The whole images, moved."""
+        at = (draw.ids, draw.epoch, draw.stream)
+        return crop_flip(whole(images), *at, pad=self.pad, flip=self.flip)
+
+
+@dataclass(frozen=True, slots=True)
+class ResizedCrop:
+    """Large images: a random part, resized."""
+
+    kind: ClassVar[str] = "resized-crop"
+    scale: Annotated[float, Gt(0), Le(1)] = setting(
+        0.25, "smallest part, as a fraction of the area"
+    )
+    flip: bool = setting(True, "mirror half of the images")
+
+    def views(
+        self,
+        images: Images,
+        draw: ViewDraw,
+        size: Sequence[int],
+        whole: Callable[[Images], Tensor],  # noqa: ARG002 - parts come from the originals
+    ) -> Tensor:
+        """Random parts, scaled."""
+        at = (draw.ids, draw.epoch, draw.stream)
+        return crop_flip(resized_boxes(images, *at, self.scale, size), *at, pad=0, flip=self.flip)
+
+
+AUGMENTATIONS: Registry[Augmentation] = Registry("augmentation", [Shift, ResizedCrop])
 
 
 def crop_flip(
@@ -37,7 +106,7 @@ def crop_flip(
     if pad:
         height, width = images.shape[2:]
         shift = stream.integers(ids, steps, 2, 2 * pad + 1, lane=_CROP_LANE)
-        padded = functional.pad(images, (pad, pad, pad, pad))
+        padded = torch.nn.functional.pad(images, (pad, pad, pad, pad))
         windows = padded.unfold(2, height, 1).unfold(
             3, width, 1
         )  # (B, C, 2p+1, 2p+1, H, W), a view
@@ -49,7 +118,7 @@ def crop_flip(
 
 
 def resized_boxes(
-    images: Sequence[Tensor], ids: Tensor, epoch: int, stream: Stream, min_area: float,
+    images: Images, ids: Tensor, epoch: int, stream: Stream, min_area: float,
     size: Sequence[int],
 ) -> Tensor:  # fmt: skip
     """(B, C, *size) random boxes of images (C, H, W) of any sizes, scaled."""

@@ -1,14 +1,14 @@
 """Batches for training and evaluation, the same for images in memory and for image files."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from robust0.data.augment import Augment, crop_flip, resized_boxes
+from robust0.data.augment import Augmentation, ViewDraw
 from robust0.data.imageset import FileSet, ImageSet, TensorSet, decode, evaluation_view, to_unit
 from robust0.errors import DataError
 from robust0.rng import Stream
@@ -32,7 +32,7 @@ def train_batches(
     *,
     epoch: int,
     stream: Stream,
-    augment: Augment,
+    augment: Augmentation,
     workers: int | None = None,
 ) -> Iterator[Batch]:
     """Augmented batches of the positions in ``order``, the last one possibly short.
@@ -47,12 +47,8 @@ def train_batches(
     for index in _chunks(order.to(data.device), batch_size):
         ids = data.ids[index]
         pixels = data.pixels(index) if isinstance(data, TensorSet) else data.images(index)
-        if augment.min_area is None:
-            pixels = crop_flip(pixels, ids, epoch, stream, pad=augment.pad, flip=augment.flip)
-        else:
-            whole = pixels.shape[2:]
-            pixels = resized_boxes([*pixels], ids, epoch, stream, augment.min_area, whole)
-            pixels = crop_flip(pixels, ids, epoch, stream, pad=0, flip=augment.flip)
+        draw = ViewDraw(ids, epoch, stream)
+        pixels = augment.views(pixels, draw, pixels.shape[2:], _as_is)
         images = to_unit(pixels) if isinstance(data, TensorSet) else pixels
         yield Batch(images, data.labels[index], ids)
 
@@ -75,7 +71,7 @@ class _View:
 
     stream: Stream
     epoch: int
-    augment: Augment
+    augment: Augmentation
 
 
 class _Decoded(Dataset[Tensor | DataError]):
@@ -99,15 +95,12 @@ class _Decoded(Dataset[Tensor | DataError]):
             return self._whole(images)
         return self._training_views(images, self._ids[number], self._view)
 
-    def _whole(self, images: list[Tensor]) -> Tensor:
+    def _whole(self, images: Sequence[Tensor] | Tensor) -> Tensor:
         return torch.stack([evaluation_view(image, self._size) for image in images])
 
     def _training_views(self, images: list[Tensor], ids: Tensor, view: _View) -> Tensor:
-        at, augment = (ids, view.epoch, view.stream), view.augment
-        if augment.min_area is None:
-            return crop_flip(self._whole(images), *at, pad=augment.pad, flip=augment.flip)
-        views = resized_boxes(images, *at, augment.min_area, (self._size, self._size))
-        return crop_flip(views, *at, pad=0, flip=augment.flip)
+        draw = ViewDraw(ids, view.epoch, view.stream)
+        return view.augment.views(images, draw, (self._size, self._size), self._whole)
 
 
 def _file_batches(
@@ -133,3 +126,7 @@ def _file_batches(
 
 def _chunks(order: Tensor, size: int) -> list[Tensor]:
     return [order[start : start + size] for start in range(0, len(order), size)]
+
+
+def _as_is(images: Sequence[Tensor] | Tensor) -> Tensor:
+    return images if isinstance(images, Tensor) else torch.stack(list(images))

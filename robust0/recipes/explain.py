@@ -5,7 +5,7 @@ from pydantic_core import ErrorDetails
 
 from robust0.errors import RecipeError
 from robust0.recipes.keys import about
-from robust0.recipes.tree import Leaf, Origin, Path, Tree, dotted, plain
+from robust0.recipes.tree import Leaf, Origin, Path, Tree, dotted
 
 _SHOW = "`robust0 recipe show NAME` prints every key with its value"
 
@@ -25,13 +25,11 @@ def explain(problem: ValidationError, tree: Tree, recipe: str) -> RecipeError:
 
 
 def _walk(error: ErrorDetails, tree: Tree) -> tuple[Path, Tree | None]:
-    """The key's path, without the union members that pydantic puts in, and what is there."""
+    """The key's path, without what pydantic adds to it, and what is there."""
     path: Path = ()
     here: Tree | None = tree
     for item in error["loc"]:
         if isinstance(here, dict):
-            if item not in here and item == _kind(here):
-                continue
             here = here.get(str(item))
         elif isinstance(here, list) and isinstance(item, int) and item < len(here):
             here = here[item]
@@ -41,16 +39,13 @@ def _walk(error: ErrorDetails, tree: Tree) -> tuple[Path, Tree | None]:
     return path, here
 
 
-def _kind(tree: dict[str, Tree]) -> object:
-    return plain(tree["kind"]) if "kind" in tree else None
-
-
 def _words(error: ErrorDetails, key: str, meaning: str) -> tuple[str, str]:
     """Message and hint of one mistake."""
     context = error.get("ctx", {})
     words = {
         "missing": ("is missing", f"add it to the recipe or give --set {key}=VALUE"),
         "extra_forbidden": ("is not a setting of this kind", _SHOW),
+        "unexpected_keyword_argument": ("is not a setting of this kind", _SHOW),
         "union_tag_not_found": ("has no kind", f"add {key}.kind"),
         "union_tag_invalid": (
             f"has the kind {context.get('tag')!r}",

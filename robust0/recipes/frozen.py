@@ -1,13 +1,6 @@
-"""The base of every recipe model, and the number types they share."""
+"""The base of every recipe model."""
 
-from typing import Annotated
-
-from pydantic import BaseModel, ConfigDict, Field
-
-Count = Annotated[int, Field(ge=1, le=10**12)]
-Whole = Annotated[int, Field(ge=0, le=10**12)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Fraction = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+from pydantic import BaseModel, ConfigDict
 
 
 class Frozen(BaseModel):

@@ -3,16 +3,16 @@
 import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
 from types import UnionType
-from typing import Annotated, Union, get_args, get_origin
+from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from robust0.errors import RecipeError
 from robust0.recipes.schema import Recipe
-from robust0.recipes.tree import Branch, Origin, Path, Tree, dotted, origin_of, plain
+from robust0.recipes.tree import Branch, Origin, Path, Tree, dotted, origin_of, plain, value_at
+from robust0.registry import Registry, settings_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,13 +22,13 @@ class Shape:
     keys: Mapping[str, "Shape"] = field(default_factory=dict)
     free: bool = False
     about: str = ""
+    registry: Registry[Any] | None = None  # whose components may stand here
 
 
 LEAF = Shape()
 FREE = Shape(free=True)
 
 
-@cache
 def setting_shape() -> Shape:
     """What ``--set`` may reach: every field of a recipe, and ``audit.params`` by attack name."""
     keys = dict(_shape_of(Recipe).keys)
@@ -36,13 +36,11 @@ def setting_shape() -> Shape:
     return Shape(keys)
 
 
-@cache
 def file_shape() -> Shape:
     """What a file may contain: the settings, a base to extend, and families (checked apart)."""
     return Shape({**setting_shape().keys, "extends": LEAF, "families": FREE})
 
 
-@cache
 def family_shape() -> Shape:
     """What a model family may change: never which model, data or threat is meant."""
     keys = setting_shape().keys
@@ -74,6 +72,10 @@ def check(tree: Tree, shape: Shape, origin: Origin, path: Path = ()) -> None:
             place.says(f"{dotted(path)} must be a mapping, got {plain(tree)!r}"),
             f"its keys are {', '.join(shape.keys)}",
         )
+    kind = value_at(tree, "kind")
+    if shape.registry is not None and isinstance(kind, str) and ":" in kind:
+        shape.registry.find(kind, place.says(""))  # a stranger: its settings are known from now on
+        shape = _registry_shape(shape.registry)
     for key, item in tree.items():
         here = (*path, key)
         if key not in shape.keys:
@@ -119,7 +121,20 @@ def _paths(shape: Shape, path: Path) -> Iterator[Path]:
 
 
 def _field_shape(info: FieldInfo) -> Shape:
-    return replace(_shape_of(info.annotation), about=info.description or "")
+    registry = next((item for item in info.metadata if isinstance(item, Registry)), None)
+    shape = _shape_of(info.annotation) if registry is None else _registry_shape(registry)
+    return replace(shape, about=info.description or "")
+
+
+def _registry_shape(registry: Registry[Any]) -> Shape:
+    """The settings of all components that may stand here."""
+    kinds = f"which {registry.family}: {', '.join(registry)}"
+    keys = {
+        item.name: Shape(about=item.about)
+        for component in registry.members().values()
+        for item in settings_of(component)
+    }
+    return Shape({"kind": Shape(about=kinds), **keys}, registry=registry)
 
 
 def _shape_of(annotation: object) -> Shape:

@@ -1,13 +1,31 @@
 """The resolved recipe: what ``load_recipe`` hands out and ``build`` reads, section by section."""
 
-from itertools import pairwise
-from typing import Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import ConfigDict, Field, JsonValue, model_validator
 
-from robust0.recipes.frozen import Count, Fraction, Frozen, Positive, Whole
-from robust0.recipes.methods import CUSTOM, METHODS, method_names
-from robust0.recipes.parts import Inner, Labels, Noise, Objective
+from robust0.data.augment import AUGMENTATIONS, Augmentation, Shift
+from robust0.recipes.frozen import Frozen
+from robust0.registry import Count, Fraction, Positive, Whole
+from robust0.training.averaging import AVERAGINGS, Averaging, NoAveraging
+from robust0.training.methods.base import STEPS, PlainStep, StepKind
+from robust0.training.methods.inner import INNER_ATTACKS, InnerAttack, NoAttack
+from robust0.training.methods.labels import LABELS, LabelSource
+from robust0.training.methods.noise import NOISES, InputNoise
+from robust0.training.methods.objectives import OBJECTIVES, Objective
+from robust0.training.optimizers import OPTIMISERS, SGD, Optimiser
+from robust0.training.schedule import SCHEDULES, Schedule, Steps
+
+if not TYPE_CHECKING:  # to a type checker, a field holds what its registry lists
+    InputNoise = NOISES.type
+    LabelSource = LABELS.type
+    InnerAttack = INNER_ATTACKS.type
+    Objective = OBJECTIVES.type
+    StepKind = STEPS.type
+    Averaging = AVERAGINGS.type
+    Optimiser = OPTIMISERS.type
+    Schedule = SCHEDULES.type
+    Augmentation = AUGMENTATIONS.type
 
 
 class ThreatSpec(Frozen):
@@ -68,82 +86,6 @@ class ModelSpec(Frozen):
     )
 
 
-class SGD(Frozen):
-    """Stochastic gradient descent."""
-
-    kind: Literal["sgd"] = Field("sgd", description="stochastic gradient descent")
-    lr: Positive = Field(0.05, description="learning rate before the schedule")
-    momentum: Annotated[float, Field(ge=0, lt=1)] = Field(0.9, description="momentum")
-    nesterov: bool = Field(default=False, description="Nesterov's momentum")
-    weight_decay: Annotated[float, Field(ge=0)] = Field(5e-4, description="l2 penalty")
-    decay_all: bool = Field(default=True, description="decay biases and normalisation weights too")
-
-    @model_validator(mode="after")
-    def _nesterov_needs_momentum(self) -> Self:
-        if self.nesterov and self.momentum == 0:
-            raise ValueError("nesterov needs a momentum above 0")
-        return self
-
-
-class AdamW(Frozen):
-    """Adam with decoupled weight decay."""
-
-    kind: Literal["adamw"] = Field("adamw", description="Adam with decoupled weight decay")
-    lr: Positive = Field(1e-3, description="learning rate before the schedule")
-    betas: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]] = Field(
-        (0.9, 0.999), description="decay rates of the two moments"
-    )
-    eps: Positive = Field(1e-8, description="added to the root of the second moment")
-    weight_decay: Annotated[float, Field(ge=0)] = Field(0.05, description="decoupled decay")
-    decay_all: bool = Field(default=False, description="decay biases and normalisation weights too")
-
-
-class Steps(Frozen):
-    """The rate is multiplied by a factor at each milestone."""
-
-    kind: Literal["steps"] = Field("steps", description="piecewise constant")
-    milestones: tuple[Annotated[float, Field(gt=0, lt=1)], ...] = Field(
-        (0.25, 0.75), description="fractions of all iterations at which the rate drops"
-    )
-    factor: Annotated[float, Field(gt=0, le=1)] = Field(0.1, description="multiplier per drop")
-
-    @model_validator(mode="after")
-    def _rising(self) -> Self:
-        if any(first >= second for first, second in pairwise(self.milestones)):
-            raise ValueError("milestones must rise")
-        return self
-
-
-class OneCycle(Frozen):
-    """The rate rises linearly to ``lr``, then falls."""
-
-    kind: Literal["one-cycle"] = Field("one-cycle", description="warm-up, then one descent")
-    warmup: Annotated[float, Field(ge=0, lt=1)] = Field(
-        0.2, description="fraction of all iterations spent rising"
-    )
-    start: Fraction = Field(0.1, description="first rate, as a fraction of lr")
-    end: Fraction = Field(0.0, description="last rate, as a fraction of lr")
-    shape: Literal["linear", "cosine"] = Field("linear", description="form of the descent")
-
-
-class Shift(Frozen):
-    """Small images: random crop after padding."""
-
-    kind: Literal["shift"] = Field("shift", description="pad, then crop at a random place")
-    pad: Whole = Field(4, description="pixels added on each side")
-    flip: bool = Field(default=True, description="mirror half of the images")
-
-
-class ResizedCrop(Frozen):
-    """Large images: a random part, resized."""
-
-    kind: Literal["resized-crop"] = Field("resized-crop", description="random part, resized")
-    scale: Annotated[float, Field(gt=0, le=1)] = Field(
-        0.25, description="smallest part, as a fraction of the area"
-    )
-    flip: bool = Field(default=True, description="mirror half of the images")
-
-
 class ProbeSpec(Frozen):
     """The independent attack that watches for catastrophic overfitting."""
 
@@ -159,23 +101,21 @@ class TrainingSpec(Frozen):
     """How to train."""
 
     threat: ThreatSpec = Field(description="budget of the training attack and of the noise")
-    method: str = Field(description="name of the method; custom: the four parts as spelled out")
-    noise: Noise = Field(description="noise on the images, before anything else")
-    labels: Labels = Field(description="targets of the loss")
-    inner: Inner = Field(description="attack that makes the adversarial images")
+    method: str = Field(description="name of the method; custom: its parts as spelled out")
+    noise: InputNoise = Field(description="noise on the images, before anything else")
+    labels: LabelSource = Field(description="targets of the loss")
+    inner: InnerAttack = Field(description="attack that makes the adversarial images")
     objective: Objective = Field(description="loss")
+    step: StepKind = Field(PlainStep(), description="how a batch moves the weights")
+    averaging: Averaging = Field(
+        NoAveraging(), description="average of the weights that is watched and exported"
+    )
     epochs: Count = Field(100, description="passes over the training images")
     batch_size: Count = Field(128, description="images per micro-batch and process")
     accumulate: Count = Field(1, description="micro-batches per optimiser step")
-    optimizer: Annotated[SGD | AdamW, Field(discriminator="kind")] = Field(
-        SGD(), description="optimiser"
-    )
-    schedule: Annotated[Steps | OneCycle, Field(discriminator="kind")] = Field(
-        Steps(), description="learning rate over the iterations"
-    )
-    augment: Annotated[Shift | ResizedCrop, Field(discriminator="kind")] = Field(
-        Shift(), description="augmentation"
-    )
+    optimizer: Optimiser = Field(SGD(), description="optimiser")
+    schedule: Schedule = Field(Steps(), description="learning rate over the iterations")
+    augment: Augmentation = Field(Shift(), description="augmentation")
     precision: Literal["fp32", "bf16", "fp16"] = Field("fp32", description="type of the passes")
     channels_last: bool = Field(default=True, description="memory layout of images and weights")
     clip_norm: Positive | None = Field(None, description="largest gradient norm; null: unbounded")
@@ -187,24 +127,24 @@ class TrainingSpec(Frozen):
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Self:
-        if self.method != CUSTOM and self.method not in method_names():
-            raise ValueError(f"there is no method {self.method!r}; one of {', '.join(METHODS)}")
-        attacked = self.objective.kind != "clean"
-        if attacked and self.inner.kind == "none":
+        attacked, inner = self.objective.needs_adversarial, not isinstance(self.inner, NoAttack)
+        if attacked and not (inner or self.step.attacks):
             raise ValueError(f"the objective {self.objective.kind} needs an inner attack")
-        if not attacked and self.inner.kind != "none":
-            raise ValueError("the objective clean uses no inner attack: set inner.kind to none")
-        observed = self.labels.input if self.labels.kind == "self-adaptive" else "noisy"
-        if observed == "adversarial" and not attacked:
-            raise ValueError("labels.input adversarial needs an inner attack")
-        if (
-            self.labels.kind == "self-adaptive"
-            and observed == "noisy"
-            and self.objective.kind == "adversarial"
-        ):
+        if not attacked and (inner or self.step.attacks):
             raise ValueError(
-                "the objective adversarial has no other forward to learn labels from: set "
-                "labels.input to adversarial or clean"
+                f"the objective {self.objective.kind} uses no attack: set inner.kind to none and "
+                "step.kind to plain"
+            )
+        if inner and self.step.attacks:
+            raise ValueError(
+                f"the step {self.step.kind} makes its own attack: set inner.kind to none"
+            )
+        if self.labels.input == "adversarial" and not attacked:
+            raise ValueError("labels.input adversarial needs an attack")
+        if self.labels.input == "noisy" and not self.objective.needs_clean:
+            raise ValueError(
+                f"the objective {self.objective.kind} has no other forward to learn labels from: "
+                "set labels.input to adversarial or clean"
             )
         if self.probe.images > self.reserved:
             raise ValueError(
@@ -255,7 +195,8 @@ class Recipe(Frozen):
 
     @model_validator(mode="after")
     def _signs_have_a_left(self) -> Self:
-        mirrored = self.training.augment.flip and self.dataset.variant == "official"
+        mirrored = getattr(self.training.augment, "flip", False)
+        mirrored = mirrored and self.dataset.variant == "official"
         if self.dataset.name == "gtsrb" and mirrored:
             raise ValueError(
                 "training.augment.flip would turn traffic signs into other signs; "

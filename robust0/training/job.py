@@ -9,11 +9,13 @@ import torch
 from torch import Tensor, nn
 
 from robust0.attacks.base import Attack
-from robust0.data.augment import Augment
+from robust0.data.augment import Augmentation
 from robust0.data.imageset import ImageSet
 from robust0.threat import Threat
-from robust0.training.method import Method
-from robust0.training.schedule import Optim, Schedule
+from robust0.training.averaging import Averaging
+from robust0.training.methods.base import Method
+from robust0.training.optimizers import Optimiser
+from robust0.training.schedule import Schedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +41,14 @@ class TrainJob:
     rows: Tensor  # positions trained on
     reserved: Tensor  # positions never trained on
     method: Method
-    optim: Optim
+    averaging: Averaging
+    optim: Optimiser
     schedule: Schedule
     watch: Watch
     epochs: int
     batch_size: int  # images per micro-batch
     accumulate: int
-    augment: Augment
+    augment: Augmentation
     workers: int | None  # processes that decode image files; None: one per core
     precision: Literal["fp32", "bf16", "fp16"]
     channels_last: bool

@@ -2,17 +2,15 @@
 
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
 
-from robust0.data.batches import Batch, train_batches
+from robust0.data.batches import Batch, eval_batches, train_batches
 from robust0.distributed import World, parallel
-from robust0.errors import RunError
+from robust0.errors import RunError, TrainingError
 from robust0.events import (
     EpochDone,
     OverfittingSeen,
@@ -24,18 +22,18 @@ from robust0.events import (
     TrainStarted,
 )
 from robust0.interrupt import Interrupt
-from robust0.rng import Stream, seeded
+from robust0.rng import Stream
 from robust0.runs.folder import append_line, keep_lines
 from robust0.training import snapshot as snapshots
 from robust0.training import watch
-from robust0.training.guards import HealthCheck, batch_that_fits, gradient_norm, out_of_memory
+from robust0.training.averaging import WeightAverage
+from robust0.training.guards import HealthCheck
 from robust0.training.job import TrainJob
 from robust0.training.meter import Meter
-from robust0.training.method import Micro, Moment, StepResult
-from robust0.training.norms import NormStatistics
+from robust0.training.methods.base import MicroBatch, Moment, StepBatch
+from robust0.training.updates import Updates
 
 LOG_EVERY = 20  # steps between reports
-_DTYPES = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def run(job: TrainJob, world: World, *, resume: bool) -> Iterator[TrainEvent]:
@@ -58,14 +56,18 @@ class _Run:
             )
         self.batch = self.micro_size * self.micros
         self.steps_per_epoch = len(job.rows) // self.batch  # the rest waits for another epoch
-        self.total = self.steps_per_epoch * job.epochs
+        # A method that moves the weights m times per batch sees each image m times less often.
+        self.epochs = -(-job.epochs // job.method.updates)
+        self.total = self.steps_per_epoch * self.epochs
         if job.channels_last:
             job.network.to(memory_format=torch.channels_last)
-        self.optimizer = job.optim.build(job.network)
-        self.scaler = torch.amp.GradScaler(job.device.type, enabled=job.precision == "fp16")
         self.forward = self._wrapped()
-        self.norms = NormStatistics(job.network, world, job.accumulate)
         self.meter = Meter(job.device)
+        self.average = WeightAverage(job.averaging, job.network, self._some_images)
+        self.updates = Updates(
+            job, world, self.forward, self.meter, self.total * job.method.updates,
+            self.average.note,
+        )  # fmt: skip
         self.health = HealthCheck()
         self.step = 0
         self.batches: Iterator[tuple[Tensor, Batch]] = iter(())
@@ -86,7 +88,7 @@ class _Run:
             self._resume()
         job = self.job
         yield TrainStarted(
-            job.title, len(job.rows), job.epochs, self.steps_per_epoch, self.step, self.batch,
+            job.title, len(job.rows), self.epochs, self.steps_per_epoch, self.step, self.batch,
             self.world.size, job.notes,
         )  # fmt: skip
         if self.memory["overfitting"]:  # seen before this process began
@@ -95,7 +97,7 @@ class _Run:
         while self.step < self.total and not self._stopping():
             if opened != self.step // self.steps_per_epoch:
                 opened = self._open_epoch()
-            self._optimise()
+            self._train()
             self.step += 1
             yield Ticked(self.step)
             epoch_ends = self.step % self.steps_per_epoch == 0
@@ -121,13 +123,14 @@ class _Run:
             yield from self._snapshot()
         elif self.world.leads:
             path = self.job.folder / "model.safetensors"
-            self.job.export(path, self.job.network, self._metrics())
+            with self.average.applied() as network:
+                self.job.export(path, network, self._metrics())
             yield Saved(str(path), "model")
         self.world.wait()
         _, reason = self.memory["overfitting"] or (0, None)
         yield TrainFinished(str(self.job.folder), self.step, reason, signal)
 
-    # -- one optimiser step ----------------------------------------------------------------------
+    # -- one step ----------------------------------------------------------------------------------
 
     def _open_epoch(self) -> int:
         """The micro-batches this process still has in this epoch, in order."""
@@ -145,82 +148,48 @@ class _Run:
         self.meter.reset()
         return epoch
 
-    def _optimise(self) -> None:
+    def _train(self) -> None:
         job, epoch = self.job, self.step // self.steps_per_epoch
-        scale = job.schedule.scale(self.step, self.total)
-        for group in self.optimizer.param_groups:
-            group["lr"] = job.optim.lr * scale
-        moment = Moment(job.seed, epoch, self.step, epoch / job.epochs)
-        seen: list[Tensor] = []
-        self.norms.begin()
-        for number in range(job.accumulate):
-            batch = self._next_batch()
-            seen.append(batch.rows)
-            self._micro(batch, moment, number)
-            self.norms.collect()
-        self.norms.end()
-        self._share_labels(torch.cat(seen))
-        self.scaler.unscale_(self.optimizer)
-        norm = gradient_norm(job.network, job.clip_norm)
-        self.meter.note_norm(norm, may_skip=self.scaler.is_enabled())
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
-        self.optimizer.zero_grad(set_to_none=True)
+        moment = Moment(job.seed, epoch, self.step, epoch / self.epochs)
+        micros = tuple(self._next_batch(number) for number in range(job.accumulate))
+        batch = StepBatch(job.network, self.forward, micros, self.batch, moment)
+        self.updates.batch = batch
+        job.method.train(batch, self.updates)
+        if self.updates.number != (self.step + 1) * job.method.updates:
+            raise TrainingError(
+                f"the method says that it moves the weights {job.method.updates} times per batch, "
+                f"and did so {self.updates.number - self.step * job.method.updates} times",
+                "its `updates` must be the number of its calls of update",
+            )
+        self._share(batch)
 
-    def _next_batch(self) -> Micro:
+    def _next_batch(self, number: int) -> MicroBatch:
         rows, batch = next(self.batches)
         images = batch.images
         if self.job.channels_last:
             images = images.contiguous(memory_format=torch.channels_last)
-        return Micro(images, batch.labels, batch.ids, rows)
+        first = (number * self.world.size + self.world.rank) * self.micro_size
+        places = torch.arange(first, first + len(rows), device=rows.device)
+        return MicroBatch(images, batch.labels, batch.ids, rows, places)
 
-    def _micro(self, batch: Micro, moment: Moment, number: int) -> None:
-        """Forward and backward of one micro-batch; gradients are averaged over all of them."""
-        index = number * self.world.size + self.world.rank
-        try:
-            with self._unsynced(last=number == self.job.accumulate - 1):
-                result = self._differentiate(batch, moment, index)
-        except (RuntimeError, MemoryError) as problem:
-            if not out_of_memory(problem) or self.world.size > 1:
-                raise
-            self.optimizer.zero_grad(set_to_none=True)
-            raise batch_that_fits(
-                len(batch.rows), lambda size: self._rehearse(batch, moment, size)
-            ) from problem
-        self.meter.note(result, len(batch.rows))
+    def _share(self, batch: StepBatch) -> None:
+        """Keep what the method remembers equal everywhere; processes change different rows."""
+        if self.world.size > 1:
+            state = self.job.method.state_dict()
+            for name, rows in self.job.method.touched(batch).items():
+                state[name][self.world.gather(rows)] = self.world.gather(state[name][rows])
 
-    def _unsynced(self, *, last: bool) -> AbstractContextManager[None]:
-        """Processes exchange gradients once per step, in the last micro-batch's backward."""
-        wrapper = self.forward
-        if isinstance(wrapper, DistributedDataParallel) and not last:
-            return cast("AbstractContextManager[None]", wrapper.no_sync())
-        return nullcontext()
-
-    def _differentiate(self, batch: Micro, moment: Moment, index: int) -> StepResult:
-        job, dtype = self.job, _DTYPES[self.job.precision]
-        with seeded("forward", job.seed, moment.step, index):
-            with torch.autocast(job.device.type, dtype=dtype, enabled=dtype is not None):
-                result = job.method.step(job.network, self.forward, batch, moment)
-            self.scaler.scale(result.loss / job.accumulate).backward()
-        return result
-
-    def _rehearse(self, batch: Micro, moment: Moment, size: int) -> None:
-        part = Micro(batch.images[:size], batch.labels[:size], batch.ids[:size], batch.rows[:size])
-        try:
-            self._differentiate(part, moment, 0)
-        finally:
-            self.optimizer.zero_grad(set_to_none=True)
-
-    def _share_labels(self, rows: Tensor) -> None:
-        """Keep the table of soft labels equal everywhere; rows are disjoint within an epoch."""
-        table = self.job.method.labels.learned()
-        if table is not None and self.world.size > 1:
-            table[self.world.gather(rows)] = self.world.gather(table[rows])
+    def _some_images(self, count: int) -> Iterator[Tensor]:
+        """Whole batches of about so many training images, the same in every process."""
+        job, size = self.job, self.micro_size
+        order = Stream.of("statistics").permutation(len(job.rows))
+        rows = job.rows.cpu()[order[: max(1, min(count, len(order)) // size) * size]]
+        return (batch.images for batch in eval_batches(job.data, size, rows, workers=job.workers))
 
     # -- reports and files -----------------------------------------------------------------------
 
     def _report(self) -> StepDone:
-        rate = self.optimizer.param_groups[0]["lr"]
+        rate = self.updates.optimizer.param_groups[0]["lr"]
         event = self.meter.report(
             self.step, (self.step - 1) // self.steps_per_epoch, rate, self.world
         )
@@ -233,7 +202,8 @@ class _Run:
         if not job.watch.images or (epoch % job.watch.every and self.step < self.total):
             return
         rows = job.reserved[: job.watch.images]
-        reading = watch.read(job.network, job.data, rows, job.method.inner, job.watch, job.seed)
+        with self.average.applied() as network:
+            reading = watch.read(network, job.data, rows, job.method, job.watch, job.seed)
         classes = len(job.data.class_names)
         reason = watch.alarm(reading, self.memory["best_probe"], classes, job.watch.collapse)
         best = reading.probe > self.memory["best_probe"]
@@ -253,7 +223,8 @@ class _Run:
             self.memory["best_probe"] = reading.probe
             if self.world.leads:
                 path = job.folder / "best.safetensors"
-                job.export(path, job.network, self._metrics())
+                with self.average.applied() as network:
+                    job.export(path, network, self._metrics())
                 yield Saved(str(path), "best")
 
     def _metrics(self) -> dict[str, float]:
@@ -274,9 +245,9 @@ class _Run:
     def _snapshot(self) -> Iterator[TrainEvent]:
         if self.world.leads:
             state = snapshots.Snapshot(
-                self.step, self.job.network.state_dict(), self.optimizer.state_dict(),
-                self.job.method.labels.learned(), self._identity(),
-                self.memory | {"scaler": self.scaler.state_dict()},
+                self.step, self.job.network.state_dict(), self.updates.optimizer.state_dict(),
+                self.job.method.state_dict(), self.average.state_dict(), self._identity(),
+                self.memory | {"scaler": self.updates.scaler.state_dict()},
             )  # fmt: skip
             yield Saved(str(snapshots.save(self.job.folder, state)), "snapshot")
 
@@ -288,13 +259,13 @@ class _Run:
         if found is not None:
             snapshots.check_identity(found, self._identity())
             self.job.network.load_state_dict(found.network)
-            self.optimizer.load_state_dict(found.optimizer)
-            table = self.job.method.labels.learned()
-            if table is not None and found.labels is not None:
-                table.copy_(found.labels)
+            self.updates.optimizer.load_state_dict(found.optimizer)
+            self.job.method.load_state_dict(found.method)
+            self.average.load_state_dict(found.averaging)
             self.memory, self.step = found.memory, found.step
+            self.updates.number = self.step * self.job.method.updates
             scaler = self.memory.pop("scaler")
-            if self.scaler.is_enabled():
-                self.scaler.load_state_dict(scaler)
+            if self.updates.scaler.is_enabled():
+                self.updates.scaler.load_state_dict(scaler)
         if self.world.leads:
             keep_lines(self.job.folder / "metrics.jsonl", lambda line: line["step"] <= self.step)

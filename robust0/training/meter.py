@@ -10,7 +10,7 @@ from torch import Tensor
 
 from robust0.distributed import World
 from robust0.events import StepDone
-from robust0.training.method import StepResult
+from robust0.training.methods.base import StepResult
 
 
 class Meter:

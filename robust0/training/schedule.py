@@ -2,35 +2,54 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from itertools import pairwise
+from typing import Annotated, ClassVar, Literal, Protocol
 
-import torch
-from torch import nn
+from annotated_types import Gt, Le, Lt
+
+from robust0.registry import Fraction, Registry, Share, setting
+
+
+class Schedule(Protocol):
+    """The learning rate over training."""
+
+    kind: ClassVar[str]
+
+    def scale(self, step: int, total: int) -> float:
+        """The learning rate of this update (0-based) as a multiple of the recipe's."""
 
 
 @dataclass(frozen=True, slots=True)
-class StepSchedule:
+class Steps:
     """The rate is multiplied by a factor at fractions of all iterations."""
 
-    milestones: tuple[float, ...] = (0.25, 0.75)
-    factor: float = 0.1
+    kind: ClassVar[str] = "steps"
+    milestones: tuple[Annotated[float, Gt(0), Lt(1)], ...] = setting(
+        (0.25, 0.75), "fractions of all iterations at which the rate drops", "App. G"
+    )
+    factor: Annotated[float, Gt(0), Le(1)] = setting(0.1, "multiplier per drop", "App. G")
+
+    def __post_init__(self) -> None:
+        if any(first >= second for first, second in pairwise(self.milestones)):
+            raise ValueError("milestones must rise")
 
     def scale(self, step: int, total: int) -> float:
-        """The learning rate of this step (0-based) as a multiple of the recipe's."""
+        """The learning rate of this update (0-based) as a multiple of the recipe's."""
         return self.factor ** sum(step >= milestone * total for milestone in self.milestones)
 
 
 @dataclass(frozen=True, slots=True)
-class OneCycleSchedule:
+class OneCycle:
     """The rate rises linearly, then falls in a line or a half cosine."""
 
-    warmup: float = 0.2
-    start: float = 0.1
-    end: float = 0.0
-    shape: Literal["linear", "cosine"] = "linear"
+    kind: ClassVar[str] = "one-cycle"
+    warmup: Share = setting(0.2, "fraction of all iterations spent rising")
+    start: Fraction = setting(0.1, "first rate, as a fraction of lr")
+    end: Fraction = setting(0.0, "last rate, as a fraction of lr")
+    shape: Literal["linear", "cosine"] = setting("linear", "form of the descent")
 
     def scale(self, step: int, total: int) -> float:
-        """The learning rate of this step (0-based) as a multiple of the recipe's."""
+        """The learning rate of this update (0-based) as a multiple of the recipe's."""
         rising = self.warmup * total
         if step < rising:
             return self.start + (1 - self.start) * step / rising
@@ -39,27 +58,4 @@ class OneCycleSchedule:
         return self.end + (1 - self.end) * left
 
 
-Schedule = StepSchedule | OneCycleSchedule
-
-
-@dataclass(frozen=True, slots=True)
-class Optim:
-    """SGD or AdamW; biases and normalisation weights may be spared the decay."""
-
-    kind: Literal["sgd", "adamw"]
-    lr: float
-    weight_decay: float
-    decay_all: bool
-    options: dict[str, Any]  # momentum and nesterov, or betas and eps
-
-    def build(self, network: nn.Module) -> torch.optim.Optimizer:
-        """The optimiser; its learning rate is set before every step."""
-        weights = [weight for weight in network.parameters() if weight.requires_grad]
-        groups = [{"params": weights, "weight_decay": self.weight_decay}]
-        if not self.decay_all:
-            groups = [
-                {"params": [w for w in weights if w.ndim > 1], "weight_decay": self.weight_decay},
-                {"params": [w for w in weights if w.ndim <= 1], "weight_decay": 0.0},
-            ]
-        make = torch.optim.SGD if self.kind == "sgd" else torch.optim.AdamW
-        return make(groups, lr=self.lr, **self.options)
+SCHEDULES: Registry[Schedule] = Registry("schedule", [Steps, OneCycle])

@@ -14,7 +14,7 @@ from robust0.errors import RunError
 from robust0.files import atomic
 
 KEPT = 2
-_SCHEMA = 1
+_SCHEMA = 2  # 1 knew no state of a method but its table of soft labels
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,8 @@ class Snapshot:
     step: int
     network: dict[str, Tensor]
     optimizer: dict[str, Any]  # torch's state_dict
-    labels: Tensor | None
+    method: dict[str, Tensor]  # what the method remembers
+    averaging: dict[str, Tensor]
     identity: dict[str, Any]  # what must be equal for a resume
     memory: dict[str, Any]  # best probe so far, alarms, loss scaler: plain JSON
 
@@ -39,8 +40,8 @@ def save(folder: Path, snapshot: Snapshot) -> Path:
                 tensors[f"optimizer.{index}.{name}"] = value
             else:
                 numbers.setdefault(str(index), {})[name] = value
-    if snapshot.labels is not None:
-        tensors["labels"] = snapshot.labels
+    tensors |= {f"method.{name}": value for name, value in snapshot.method.items()}
+    tensors |= {f"averaging.{name}": value for name, value in snapshot.averaging.items()}
     header = {
         "schema": _SCHEMA,
         "step": snapshot.step,
@@ -94,23 +95,25 @@ def _read(path: Path, device: torch.device) -> Snapshot:
         header = json.loads(file.metadata()["robust0-snapshot"])
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
     if header["schema"] != _SCHEMA:
-        raise ValueError(f"{path.name} has schema {header['schema']}, expected {_SCHEMA}")
+        raise RunError(
+            f"{path} was written by another robust0 (form {header['schema']}, here {_SCHEMA})",
+            "resume with the robust0 that started the run, or start anew with another -o",
+        )
     state: dict[int, dict[str, Any]] = {
         int(index): dict(numbers) for index, numbers in header["optimizer"]["numbers"].items()
     }
-    network: dict[str, Tensor] = {}
+    groups: dict[str, dict[str, Tensor]] = {"network": {}, "method": {}, "averaging": {}}
     for name, value in tensors.items():
         part, _, rest = name.partition(".")
-        if part == "network":
-            network[rest] = value
-        elif part == "optimizer":
+        if part == "optimizer":
             index, _, slot = rest.partition(".")
             state.setdefault(int(index), {})[slot] = value
+        else:
+            groups[part][rest] = value
     return Snapshot(
         step=header["step"],
-        network=network,
         optimizer={"state": state, "param_groups": header["optimizer"]["groups"]},
-        labels=tensors.get("labels"),
+        **groups,
         identity=header["identity"],
         memory=header["memory"],
     )

@@ -1,6 +1,6 @@
 """The catastrophic-overfitting watch: does the training attack still say what an attacker would?
 
-A collapsed one-step run looks healthy by its own loss (ALGORITHMS 9.6, 12), so each epoch ends with
+A collapsed one-step run looks healthy by its own loss [Fast-LS, Sec. 4], so each epoch ends with
 three accuracies on reserved training images: clean, under the training attack, under a probe.
 """
 
@@ -14,9 +14,10 @@ from robust0.attacks.engine import Outcome, Waiting, search
 from robust0.data.imageset import ImageSet
 from robust0.models.fast.oracle import Oracle, frozen
 from robust0.rng import Stream
-from robust0.training.inner import InnerAttack, Lesson, NoAttack
 from robust0.training.job import Watch
-from robust0.training.labels import one_hot
+from robust0.training.methods.base import Method
+from robust0.training.methods.inner import Lesson
+from robust0.training.methods.labels import one_hot
 
 LEARNED = 0.05  # of the way from chance to perfect: below this nothing has been learned yet
 TOLERANCE = 0.02  # training attack may exceed clean accuracy by sampling noise
@@ -34,7 +35,7 @@ class Reading:
 
 
 def read(
-    network: nn.Module, data: ImageSet, rows: Tensor, inner: InnerAttack, watch: Watch, seed: int
+    network: nn.Module, data: ImageSet, rows: Tensor, method: Method, watch: Watch, seed: int
 ) -> Reading:
     """Measure the three accuracies on ``rows``; the network is left as it was."""
     with frozen(network):
@@ -43,7 +44,9 @@ def read(
         logits = torch.cat([oracle.exact(data.images(part)) for part in rows.split(ROWS)])
         labels = data.labels[rows]
         correct = logits.argmax(dim=1) == labels
-        attacked = _under_training_attack(network, oracle, data, rows, inner, logits.shape[1], seed)
+        attacked = _under_training_attack(
+            network, oracle, data, rows, method, logits.shape[1], seed
+        )
         alive = rows[correct].tolist()
         for name, attack in watch.attacks:
             waiting = Waiting(alive, lambda positions: _fetch(data, positions))
@@ -54,19 +57,20 @@ def read(
 
 
 def _under_training_attack(
-    network: nn.Module, oracle: Oracle, data: ImageSet, rows: Tensor, inner: InnerAttack,
+    network: nn.Module, oracle: Oracle, data: ImageSet, rows: Tensor, method: Method,
     classes: int, seed: int,
 ) -> float | None:  # fmt: skip
-    if isinstance(inner, NoAttack):
+    attack = method.watched()
+    if attack is None:
         return None
     hits = 0
     for number, part in enumerate(rows.split(ROWS)):
         labels = data.labels[part]
         lesson = Lesson(
             data.images(part), one_hot(labels, classes), labels, data.ids[part],
-            Stream.of("watch", seed), projected=number % 2 == 0,
+            Stream.of("watch", seed), projected=number % 2 == 0, threat=method.threat,
         )  # fmt: skip
-        answers = oracle.exact(inner(network, lesson))
+        answers = oracle.exact(attack(network, lesson))
         hits += int((answers.argmax(dim=1) == labels).sum())
     return hits / len(rows)
 

@@ -5,6 +5,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from robust0.training.inner import InnerSparsePGD
+from robust0.training.labels import SelfAdaptiveLabels
+from robust0.training.method import Method
+from robust0.training.noise import SparseNoise
+from robust0.training.objectives import TradesObjective
 from safetensors.torch import save_file
 from torch import nn
 
@@ -13,12 +18,7 @@ from robust0.data.augment import Augment
 from robust0.data.imageset import DataOrigin, TensorSet
 from robust0.rng import seeded
 from robust0.threat import Threat
-from robust0.training.inner import InnerSparsePGD
 from robust0.training.job import TrainJob, Watch
-from robust0.training.labels import SelfAdaptiveLabels
-from robust0.training.method import Method
-from robust0.training.noise import SparseNoise
-from robust0.training.objectives import TradesObjective
 from robust0.training.schedule import OneCycleSchedule, Optim
 
 CLASSES = ("a", "b", "c")

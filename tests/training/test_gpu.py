@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 import torch
+from robust0.training.labels import SelfAdaptiveLabels
 
 from robust0.distributed import World
 from robust0.events import EpochDone, Saved
 from robust0.rng import Stream
 from robust0.training import loop, snapshot
-from robust0.training.labels import SelfAdaptiveLabels
 from tests.training.conftest import make_job
 
 pytestmark = pytest.mark.gpu

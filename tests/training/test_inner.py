@@ -4,13 +4,13 @@ import copy
 
 import pytest
 import torch
+from robust0.training.inner import InnerSparsePGD, Lesson
+from robust0.training.labels import one_hot
 from torch import nn
 
 from robust0.losses import cross_entropy
 from robust0.rng import Stream
 from robust0.threat import Threat
-from robust0.training.inner import InnerSparsePGD, Lesson
-from robust0.training.labels import one_hot
 
 
 def network(seed: int = 0) -> nn.Module:

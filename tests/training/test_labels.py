@@ -3,11 +3,11 @@
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from robust0.training.labels import HardLabels, SelfAdaptiveLabels, one_hot
+from robust0.training.objectives import weighted_cross_entropy
 
 from robust0.losses import cross_entropy
 from robust0.rng import Stream
-from robust0.training.labels import HardLabels, SelfAdaptiveLabels, one_hot
-from robust0.training.objectives import weighted_cross_entropy
 
 LABELS = torch.tensor([0, 2, 1, 2, 0, 1])
 

@@ -7,6 +7,10 @@ from dataclasses import replace
 
 import pytest
 import torch
+from robust0.training.inner import NoAttack
+from robust0.training.labels import HardLabels
+from robust0.training.method import StepResult
+from robust0.training.objectives import CleanObjective
 from torch import nn
 
 from robust0.distributed import World
@@ -16,11 +20,7 @@ from robust0.runs.folder import read_lines
 from robust0.training import loop
 from robust0.training import snapshot as snapshots
 from robust0.training.guards import HealthCheck
-from robust0.training.inner import NoAttack
-from robust0.training.labels import HardLabels
 from robust0.training.meter import Meter
-from robust0.training.method import StepResult
-from robust0.training.objectives import CleanObjective
 from tests.training.conftest import make_data, make_job, make_network
 
 ALONE = World()

@@ -2,11 +2,11 @@
 
 import pytest
 import torch
+from robust0.training.noise import SparseNoise
 from scipy import stats
 
 from robust0.rng import Stream
 from robust0.threat import Threat
-from robust0.training.noise import SparseNoise
 
 STREAM = Stream.of("noise test")
 

@@ -4,7 +4,6 @@ import math
 
 import pytest
 import torch
-
 from robust0.training.objectives import (
     AdversarialObjective,
     Answers,

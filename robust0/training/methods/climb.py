@@ -1,7 +1,4 @@
-"""The attack inside a training step: Sparse-PGD driven for one or a few steps on a whole batch."""
-
-from dataclasses import dataclass
-from typing import Literal, Protocol
+"""One run of the training attack: Sparse-PGD for one or a few steps on a whole batch."""
 
 import torch
 from torch import Tensor, nn
@@ -9,83 +6,26 @@ from torch import Tensor, nn
 from robust0.attacks.base import Reply, Rows
 from robust0.attacks.sparse_pgd import SparsePGD, SparsePGDState
 from robust0.losses import cross_entropy, divergence
-from robust0.models.fast.oracle import frozen
-from robust0.rng import Stream
-from robust0.threat import Threat
+from robust0.training.methods.inner import Lesson, SparsePGDInner
+from robust0.training.methods.labels import one_hot
 
 
-@dataclass(frozen=True, slots=True)
-class Lesson:
-    """What the inner attack is given: (noisy) images, targets, and the names of its draws."""
-
-    images: Tensor  # (B, C, H, W)
-    target: Tensor  # (B, K) what the attack moves away from
-    labels: Tensor  # (B,) true classes, for "misclassified"
-    ids: Tensor  # (B,)
-    stream: Stream  # of this seed and epoch
-    projected: bool  # this step's coin, for gradient="rand"
-
-
-class InnerAttack(Protocol):
-    """Turns a lesson into adversarial images; leaves the model as it found it."""
-
-    def __call__(self, model: nn.Module, lesson: Lesson) -> Tensor:
-        """(B, C, H, W) images to train on."""
-
-
-@dataclass(frozen=True, slots=True)
-class NoAttack:
-    """For standard training."""
-
-    def __call__(self, model: nn.Module, lesson: Lesson) -> Tensor:  # noqa: ARG002
-        """The images themselves."""
-        return lesson.images
-
-
-@dataclass(frozen=True, slots=True)
-class InnerSparsePGD:
-    """A few steps of Sparse-PGD in eval mode (ALGORITHMS 9.2, 9.3).
-
-    ``select="last"`` returns the stepped point whatever it achieved, ``"best"`` the point of
-    highest loss.
-    ``loss="kl"`` climbs the divergence from the model's own clean prediction (sTRADES F).
-    """
-
-    threat: Threat
-    steps: int = 1
-    alpha: float = 0.25
-    beta: float = 0.25
-    patience: int = 10
-    gradient: Literal["projected", "unprojected", "rand"] = "rand"
-    select: Literal["last", "best"] = "last"
-    skip_misclassified: bool = False
-    stop_early: bool = False
-    loss: Literal["ce", "kl"] = "ce"
-
-    def __call__(self, model: nn.Module, lesson: Lesson) -> Tensor:
-        """Adversarial images within the training budget of the lesson's images."""
-        projected = lesson.projected if self.gradient == "rand" else self.gradient == "projected"
-        attack = SparsePGD(
-            steps=self.steps, projected=projected, alpha=self.alpha, beta=self.beta,
-            patience=self.patience,
-        )  # fmt: skip
-        with frozen(model):
-            return _Climb(self, attack, model, lesson).run()
-
-
-class _Climb:
+class Climb:
     """One run of the inner attack; the rows still climbing shrink as images fall."""
 
     def __init__(
-        self, settings: InnerSparsePGD, attack: SparsePGD, model: nn.Module, lesson: Lesson
+        self, settings: SparsePGDInner, attack: SparsePGD, model: nn.Module, lesson: Lesson
     ) -> None:
         self.settings, self.attack, self.model, self.lesson = settings, attack, model, lesson
         self.target = lesson.target
+        if settings.labels == "hard":
+            self.target = one_hot(lesson.labels, lesson.target.shape[1])
         self.result = lesson.images.clone()
         self.best = torch.full((len(lesson.images),), -torch.inf, device=lesson.images.device)
         self.rows = torch.arange(len(lesson.images), device=lesson.images.device)
 
     def run(self) -> Tensor:
+        """The images to train on."""
         self._look_at_clean()
         state = self.attack.start(self._rows())
         for _ in range(self.settings.steps):
@@ -121,7 +61,7 @@ class _Climb:
     def _rows(self) -> Rows:
         lesson, rows = self.lesson, self.rows
         return Rows(
-            lesson.images[rows], lesson.labels[rows], lesson.ids[rows], self.settings.threat,
+            lesson.images[rows], lesson.labels[rows], lesson.ids[rows], self.lesson.threat,
             lesson.stream, lesson.target.shape[1],
         )  # fmt: skip
 
@@ -138,7 +78,7 @@ class _Climb:
             logits = self.model(images).float()
             loss = self._loss(logits, self.target[self.rows]).sum()
             (slope,) = torch.autograd.grad(loss, images)
-        return logits.detach(), self.settings.threat.view(slope)
+        return logits.detach(), self.lesson.threat.view(slope)
 
     def _keep(self, state: SparsePGDState, images: Tensor, logits: Tensor) -> SparsePGDState:
         """Remember the best image of each row; with early stopping, fallen rows leave."""

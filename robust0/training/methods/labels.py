@@ -1,13 +1,22 @@
 """Where training targets come from. Targets are always distributions; one-hot is a special case."""
 
-from typing import Protocol
+from __future__ import annotations
 
-import torch
-from torch import Tensor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
+
+from robust0.lazy import torch
+from robust0.registry import Fraction, Registry, Share, setting
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
-class LabelSource(Protocol):
-    """Owns whatever it remembers per training image; rows are positions in the training set."""
+class Targets(Protocol):
+    """The targets of a run, with whatever is remembered per training image.
+
+    Rows are positions in the training set.
+    """
 
     def current(self, rows: Tensor) -> Tensor:
         """(B, K) targets as they stand, for the inner attack."""
@@ -24,7 +33,76 @@ class LabelSource(Protocol):
         """The table to be saved and shared between processes; None if nothing is learned."""
 
 
+Forward = Literal["noisy", "clean", "adversarial"]
+
+
+class LabelSource(Protocol):
+    """The settings of targets; ``input`` names the forward they learn from, if they do."""
+
+    kind: ClassVar[str]
+
+    @property
+    def input(self) -> Forward | None:
+        """The forward whose predictions are learned from; None: nothing is learned."""
+
+    def build(self, labels: Tensor, classes: int) -> Targets:
+        """The targets of a training set with these classes (N,)."""
+
+
+@dataclass(frozen=True, slots=True)
 class HardLabels:
+    """One-hot targets."""
+
+    kind: ClassVar[str] = "hard"
+    source: ClassVar[str] = "Sec. 5.1"
+    input: ClassVar[None] = None
+
+    def build(self, labels: Tensor, classes: int) -> Targets:
+        """One-hot targets."""
+        return FixedTargets(labels, classes)
+
+
+@dataclass(frozen=True, slots=True)
+class SmoothedLabels:
+    """Label smoothing [Szegedy16]: (1 - amount) one-hot + amount / classes."""
+
+    kind: ClassVar[str] = "smoothed"
+    source: ClassVar[str] = "[Szegedy16]"
+    input: ClassVar[None] = None
+    amount: Fraction = setting(0.1, "share spread evenly over all classes", "[Szegedy16]")
+
+    def build(self, labels: Tensor, classes: int) -> Targets:
+        """Targets with the share spread out."""
+        return FixedTargets(labels, classes, self.amount)
+
+
+@dataclass(frozen=True, slots=True)
+class SelfAdaptiveLabels:
+    """S: a running mean of the model's own predictions per image, with confidence weights."""
+
+    kind: ClassVar[str] = "self-adaptive"
+    source: ClassVar[str] = "Sec. 5.1, Alg. 1"
+    momentum: Share = setting(0.9, "share of the old target kept at each update", "Table 15")
+    start: Fraction = setting(
+        0.5, "fraction of all epochs after which targets move", "App. G, Table 14"
+    )
+    input: Forward = setting(
+        "noisy",
+        "forward whose prediction is averaged; clean costs one more if there is noise",
+        "Alg. 3",
+    )
+
+    def build(self, labels: Tensor, classes: int) -> Targets:
+        """A table that starts one-hot."""
+        return LearnedTargets(labels, classes, momentum=self.momentum, start=self.start)
+
+
+LABELS: Registry[LabelSource] = Registry(
+    "label source", [HardLabels, SmoothedLabels, SelfAdaptiveLabels]
+)
+
+
+class FixedTargets:
     """One-hot targets, optionally smoothed by a constant amount."""
 
     def __init__(self, labels: Tensor, classes: int, amount: float = 0.0) -> None:
@@ -53,7 +131,7 @@ class HardLabels:
         return None
 
 
-class SelfAdaptiveLabels:
+class LearnedTargets:
     """Targets that drift towards the model's own predictions [Huang20; Fast-LS, Alg. 1].
 
     Before ``start`` (a fraction of training) targets are one-hot with weight one, which is plain
@@ -61,9 +139,7 @@ class SelfAdaptiveLabels:
     targets weigh more.
     """
 
-    def __init__(
-        self, labels: Tensor, classes: int, *, momentum: float = 0.9, start: float = 0.5
-    ) -> None:
+    def __init__(self, labels: Tensor, classes: int, *, momentum: float, start: float) -> None:
         self.table = one_hot(labels, classes)
         self._momentum = momentum
         self._start = start

@@ -1,0 +1,1 @@
+"""Training: the loop, its methods, and what watches over them."""

@@ -1,0 +1,1 @@
+"""Training methods: what a step does. Settings are read without torch."""
