@@ -17,8 +17,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import torch
-from robust0.training.inner import InnerSparsePGD
-from robust0.training.method import Method, Micro, Moment
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -28,6 +26,8 @@ from robust0.models.adapt import plan
 from robust0.models.build import build
 from robust0.models.fast.oracle import frozen
 from robust0.recipes.load import load_recipe
+from robust0.training.methods.base import Loss, Method, MicroBatch, Moment, StepBatch
+from robust0.training.methods.inner import SparsePGDInner
 
 
 def main() -> None:
@@ -51,20 +51,24 @@ def main() -> None:
         network = build(spec).to(memory_format=torch.channels_last).train()
         optimizer = torch.optim.SGD(network.parameters(), lr=1e-3, momentum=0.9)
         last = images.contiguous(memory_format=torch.channels_last)
-        batch = Micro(last, labels, torch.arange(count), torch.arange(count))
+        places = torch.arange(count)
+        micro = MicroBatch(last, labels, places, places, places)
         state = {"step": 0}
 
         def step() -> None:
             moment = Moment(0, 60, state["step"], 0.6)
             state["step"] += 1
-            chosen.step(network, network, batch, moment).loss.backward()
+            chosen.train(StepBatch(network, network, (micro,), count, moment), update)
+
+        def update(loss: Loss) -> None:
+            loss(micro).loss.backward()
             nn.utils.clip_grad_norm_(network.parameters(), float("inf"))
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
 
         return step
 
-    many = replace(method, inner=InnerSparsePGD(threat, steps=20, select="best"))
+    many = replace(method, inner=SparsePGDInner(steps=20, select="best"))
     rows: dict[str, Callable[[], None]] = {
         "bare passes": bare_passes(build(spec), images, labels),
         "fast-ls-l0 step": step_of(method),
@@ -128,7 +132,7 @@ def bare_passes(network: nn.Module, images: Tensor, labels: Tensor) -> Callable[
 def official_structure(
     network: nn.Module, images: Tensor, labels: Tensor, budget: int
 ) -> Callable[[], None]:
-    """A TRADES step around a one-step attack laid out as ALGORITHMS 2.9 and 9.5 describe."""
+    """A TRADES step around a one-step attack laid out as the release of [Zhong24] is."""
     network = network.train()
     optimizer = torch.optim.SGD(network.parameters(), lr=1e-3, momentum=0.9)
     generator = torch.Generator().manual_seed(1)

@@ -36,7 +36,7 @@ ALLOWED = {
     "models": BASE | {"files", "rng"},
     "data": BASE | {"download", "events", "files", "resources", "rng"},
     "attacks": BASE | {"losses", "models", "rng", "threat"},
-    "recipes": BASE | {"attacks", "resources"},
+    "recipes": BASE | {"attacks", "data", "resources", "training"},  # what components declare
     "zoo": BASE | FACTS | {"download", "files", "models", "resources"},
     "runs": BASE | FACTS | {"data", "files", "models", "recipes", "zoo"},
     "training": ENGINE,

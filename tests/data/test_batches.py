@@ -3,7 +3,7 @@ import pytest
 import torch
 from PIL import Image
 
-from robust0.data.augment import Augment
+from robust0.data.augment import ResizedCrop, Shift
 from robust0.data.batches import eval_batches, train_batches
 from robust0.data.folder import open_folder
 from robust0.data.imageset import DataOrigin, TensorSet
@@ -39,7 +39,7 @@ def views(data, order, size, epoch=0, workers=0, **settings):
         size,
         epoch=epoch,
         stream=STREAM,
-        augment=Augment(**settings),
+        augment=ResizedCrop(**settings) if "scale" in settings else Shift(**settings),
         workers=workers,
     )
     return {
@@ -51,7 +51,7 @@ def views(data, order, size, epoch=0, workers=0, **settings):
 def test_batches_follow_the_order_and_the_last_may_be_short(kind, files):
     data = toy() if kind == "tensor" else files
     order = torch.tensor([5, 3, 1, 0, 2])
-    training = train_batches(data, order, 2, epoch=0, stream=STREAM, augment=Augment(), workers=0)
+    training = train_batches(data, order, 2, epoch=0, stream=STREAM, augment=Shift(), workers=0)
     for batches in (list(training), list(eval_batches(data, 2, order, workers=0))):
         assert [len(batch.images) for batch in batches] == [2, 2, 1]
         assert torch.equal(torch.cat([batch.ids for batch in batches]), data.ids[order])
@@ -134,7 +134,7 @@ def test_the_kind_of_augmentation_does_not_depend_on_where_images_lie(kind, file
         side = image.shape[1]
         crops = [padded[:, y : y + side, x : x + side] for y in range(5) for x in range(5)]
         assert any(torch.allclose(view, crop) for crop in crops)
-    boxes = views(data, order, 4, min_area=0.25, flip=False)
+    boxes = views(data, order, 4, scale=0.25, flip=False)
     assert all(boxes[int(i)].shape == plain[0].shape for i in data.ids)
     assert not all(
         torch.allclose(boxes[int(i)], image, atol=1e-3)

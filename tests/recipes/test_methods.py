@@ -2,19 +2,12 @@ import pytest
 
 from robust0.errors import RecipeError
 from robust0.recipes.load import load_recipe
-from robust0.recipes.methods import (
-    ALIASES,
-    CUSTOM,
-    METHODS,
-    PARTS,
-    expand,
-    find_method,
-    method_names,
-)
-from robust0.recipes.tree import leaves, plain
+from robust0.recipes.methods import CUSTOM, PARTS
+from robust0.training.methods.named import ALIASES, expand, find_method, method_names, methods
 
-BASES = ("standard", "sparse-at", "tradeoff", "strades-t", "strades-f")
-NAMES = tuple(base + suffix for base in BASES for suffix in ("", "+s", "+n", "+sn"))
+BASES = ("standard", "sparse-at", "tradeoff", "strades-t", "strades-f", "free-at")
+SUFFIXES = ("", "+s", "+n", "+sn", "+ls", "+lsn")
+NAMES = tuple(base + suffix for base in BASES for suffix in SUFFIXES)
 
 
 def resolve(*overrides):
@@ -22,29 +15,32 @@ def resolve(*overrides):
 
 
 def test_every_name_of_the_paper_is_there():
-    assert set(METHODS) == set(NAMES)
+    assert set(methods()) == set(NAMES)
     assert set(method_names()) == {*NAMES, "fast-ls-l0", "fast-ls-l0-f"}
-    assert all(method.summary for method in METHODS.values())
+    assert all(method.summary for method in methods().values())
 
 
 @pytest.mark.parametrize("steps", [1, 20])
 @pytest.mark.parametrize("name", method_names())
 def test_every_name_resolves_to_four_parts(name, steps):
-    attacked = not name.startswith("standard")
+    attacked = not name.startswith(("standard", "free-at"))
     training = resolve(f"training.method={name}", *[f"training.inner.steps={steps}"][:attacked])
     canonical = ALIASES.get(name, name)
     base, _, suffix = canonical.partition("+")
     assert training.method == name
     assert training.noise.kind == ("sparse" if "n" in suffix else "none")
-    assert training.labels.kind == ("self-adaptive" if "s" in suffix else "hard")
-    objective = {"standard": "clean", "sparse-at": "adversarial", "tradeoff": "tradeoff"}
+    kinds = {"s": "self-adaptive", "sn": "self-adaptive", "ls": "smoothed", "lsn": "smoothed"}
+    assert training.labels.kind == kinds.get(suffix, "hard")
+    assert training.step.kind == ("free-at" if base == "free-at" else "plain")
+    objective = {"standard": "clean", "tradeoff": "tradeoff"}
+    objective |= dict.fromkeys(("sparse-at", "free-at"), "adversarial")
     assert training.objective.kind == objective.get(base, "trades")
     if not attacked:
         assert training.inner.kind == "none"
         return
     inner = training.inner
     assert inner.loss == ("kl" if base == "strades-f" else "ce")
-    assert inner.labels == ("soft" if "s" in suffix else "hard")
+    assert inner.labels == ("soft" if suffix in ("s", "sn") else "hard")
     assert (inner.steps, inner.patience, inner.gradient) == (steps, 10, "rand")
     assert (inner.alpha, inner.beta) == (0.25, 0.25)
     many = steps > 1
@@ -68,15 +64,18 @@ def test_sparse_at_watches_its_only_forward():
 
 @pytest.mark.parametrize("name", method_names())
 def test_every_expanded_value_names_the_method_and_its_source(name):
-    for path, leaf in leaves(expand(name)):
-        assert leaf.origin.where == f"method {name}"
-        assert leaf.origin.note or path == ("inner", "kind")
+    said = load_recipe("cifar10", overrides=[f"training.method={name}"]).sources
+    for part in PARTS:
+        for key in expand(name, {})[part]:
+            origin = said[f"training.{part}.{key}"]
+            assert origin.where == f"method {name}"
+            assert origin.note or (part, key) == ("inner", "kind")
 
 
 def test_aliases_expand_alike():
     for alias, name in ALIASES.items():
-        assert plain(expand(alias)) == plain(expand(name))
-        assert find_method(alias) is METHODS[name]
+        assert expand(alias, {}) == expand(name, {})
+        assert find_method(alias) is methods()[name]
 
 
 def test_explicit_settings_tune_the_method():
@@ -129,7 +128,10 @@ def test_custom_needs_all_four_parts(write):
         "inner": "sparse-pgd",
         "objective": "adversarial",
     }
-    sets = ["training.method=custom", *(f"training.{part}.kind={parts[part]}" for part in PARTS)]
+    sets = [
+        "training.method=custom",
+        *(f"training.{part}.kind={kind}" for part, kind in parts.items()),
+    ]
     training = resolve(*sets)
     assert (training.method, training.labels.amount) == (CUSTOM, 0.1)
     with pytest.raises(RecipeError, match=r"training\.objective\.kind must be given"):

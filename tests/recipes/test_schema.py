@@ -5,16 +5,27 @@ import sys
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from robust0.recipes import parts, schema
+from robust0.data.augment import AUGMENTATIONS
+from robust0.recipes import schema
 from robust0.recipes.load import load_recipe
 from robust0.recipes.schema import Recipe
+from robust0.registry import settings_of
+from robust0.training.averaging import AVERAGINGS
+from robust0.training.methods.named import FAMILIES
+from robust0.training.optimizers import OPTIMISERS
+from robust0.training.schedule import SCHEDULES
 
 MODELS = [
     item
-    for module in (parts, schema)
-    for item in vars(module).values()
-    if isinstance(item, type) and issubclass(item, BaseModel) and item.__module__ == module.__name__
+    for item in vars(schema).values()
+    if isinstance(item, type) and issubclass(item, BaseModel) and item.__module__ == schema.__name__
 ]
+REGISTRIES = FAMILIES | {
+    "averaging": AVERAGINGS,
+    "optimizer": OPTIMISERS,
+    "schedule": SCHEDULES,
+    "augment": AUGMENTATIONS,
+}
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
@@ -24,6 +35,16 @@ def test_every_model_is_strict_and_every_field_is_explained(model):
     assert model.__doc__
     for name, field in model.model_fields.items():
         assert field.description, f"{model.__name__}.{name}"
+
+
+@pytest.mark.parametrize("family", REGISTRIES)
+def test_every_component_is_frozen_and_every_setting_is_explained(family):
+    for component in REGISTRIES[family].members().values():
+        assert component.__doc__
+        assert component.__dataclass_params__.frozen
+        for item in settings_of(component):
+            assert item.about, f"{component.__name__}.{item.name}"
+            assert item.source, f"{component.__name__}.{item.name}"
 
 
 def test_a_recipe_cannot_be_changed():
@@ -73,29 +94,43 @@ def test_threats():
 @pytest.mark.parametrize(
     ("model", "values"),
     [
-        (schema.SGD, {"nesterov": True, "momentum": 0.0}),
-        (schema.SGD, {"lr": 0.0}),
-        (schema.SGD, {"momentum": 1.0}),
-        (schema.AdamW, {"betas": (0.9, 1.0)}),
-        (schema.Steps, {"milestones": (0.75, 0.25)}),
-        (schema.Steps, {"milestones": (0.5, 0.5)}),
-        (schema.Steps, {"milestones": (1.0,)}),
-        (schema.OneCycle, {"warmup": 1.0}),
-        (schema.Shift, {"pad": -1}),
-        (schema.Shift, {"flip": 1}),
-        (schema.ResizedCrop, {"scale": 0.0}),
         (schema.DatasetSpec, {"name": "x", "classes": ("a", "a")}),
         (schema.DatasetSpec, {"name": "x", "classes": ("a",)}),
         (schema.DatasetSpec, {"name": "x", "classes": ()}),
         (schema.DatasetSpec, {"name": ""}),
-        (parts.SelfAdaptiveLabels, {"kind": "self-adaptive", "momentum": 1.0}),
-        (parts.SparsePGDInner, {"kind": "sparse-pgd", "steps": True}),
-        (parts.TradesObjective, {"kind": "trades", "beta": float("nan")}),
     ],
 )
 def test_values_out_of_range(model, values):
     with pytest.raises(ValidationError):
         model(**values)
+
+
+@pytest.mark.parametrize(
+    ("family", "values"),
+    [
+        ("optimizer", {"kind": "sgd", "nesterov": True, "momentum": 0.0}),
+        ("optimizer", {"kind": "sgd", "lr": 0.0}),
+        ("optimizer", {"kind": "sgd", "momentum": 1.0}),
+        ("optimizer", {"kind": "adamw", "betas": [0.9, 1.0]}),
+        ("schedule", {"kind": "steps", "milestones": [0.75, 0.25]}),
+        ("schedule", {"kind": "steps", "milestones": [0.5, 0.5]}),
+        ("schedule", {"kind": "steps", "milestones": [1.0]}),
+        ("schedule", {"kind": "one-cycle", "warmup": 1.0}),
+        ("augment", {"kind": "shift", "pad": -1}),
+        ("augment", {"kind": "shift", "flip": 1}),
+        ("augment", {"kind": "resized-crop", "scale": 0.0}),
+        ("labels", {"kind": "self-adaptive", "momentum": 1.0}),
+        ("inner", {"kind": "sparse-pgd", "steps": True}),
+        ("objective", {"kind": "trades", "beta": float("nan")}),
+        ("objective", {"kind": "trades", "beta": float("inf")}),
+        ("step", {"kind": "free-at", "replays": 0}),
+        ("averaging", {"kind": "ema", "decay": 1.0}),
+        ("averaging", {"kind": "swa", "every": 0}),
+    ],
+)
+def test_settings_out_of_range(family, values):
+    with pytest.raises(ValidationError):
+        REGISTRIES[family].read(values)
 
 
 def test_nothing_here_imports_torch():

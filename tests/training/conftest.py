@@ -5,21 +5,23 @@ from pathlib import Path
 
 import pytest
 import torch
-from robust0.training.inner import InnerSparsePGD
-from robust0.training.labels import SelfAdaptiveLabels
-from robust0.training.method import Method
-from robust0.training.noise import SparseNoise
-from robust0.training.objectives import TradesObjective
 from safetensors.torch import save_file
 from torch import nn
 
 from robust0.attacks.sparse_rs import SparseRS
-from robust0.data.augment import Augment
+from robust0.data.augment import Shift
 from robust0.data.imageset import DataOrigin, TensorSet
 from robust0.rng import seeded
 from robust0.threat import Threat
+from robust0.training.averaging import NoAveraging
 from robust0.training.job import TrainJob, Watch
-from robust0.training.schedule import OneCycleSchedule, Optim
+from robust0.training.methods.base import Method
+from robust0.training.methods.inner import SparsePGDInner
+from robust0.training.methods.labels import SelfAdaptiveLabels
+from robust0.training.methods.noise import SparseNoise
+from robust0.training.methods.objectives import TradesObjective
+from robust0.training.optimizers import SGD
+from robust0.training.schedule import OneCycle
 
 CLASSES = ("a", "b", "c")
 
@@ -56,20 +58,23 @@ def make_job(folder: Path, **changes) -> TrainJob:
         rows=rows,
         reserved=torch.arange(80, 96),
         method=Method(
-            noise=SparseNoise(threat),
-            labels=SelfAdaptiveLabels(data.labels, 3, start=0.5),
-            inner=InnerSparsePGD(threat),
+            noise=SparseNoise(),
+            targets=SelfAdaptiveLabels().build(data.labels, 3),
+            learns_from="noisy",
+            inner=SparsePGDInner(),
             objective=TradesObjective(),
+            threat=threat,
         ),
-        optim=Optim("sgd", 0.05, 5e-4, decay_all=True, options={"momentum": 0.9}),
-        schedule=OneCycleSchedule(),
+        averaging=NoAveraging(),
+        optim=SGD(),
+        schedule=OneCycle(),
         watch=Watch(
             (("sparse-rs", SparseRS(queries=10)),), Threat(pixels=2), 16, 1, 0.0, stop=False
         ),
         epochs=4,
         batch_size=16,
         accumulate=1,
-        augment=Augment(pad=1, flip=True),
+        augment=Shift(pad=1),
         workers=0,
         precision="fp32",
         channels_last=True,

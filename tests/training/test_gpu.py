@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 import torch
-from robust0.training.labels import SelfAdaptiveLabels
 
 from robust0.distributed import World
 from robust0.events import EpochDone, Saved
 from robust0.rng import Stream
 from robust0.training import loop, snapshot
+from robust0.training.methods.labels import SelfAdaptiveLabels
 from tests.training.conftest import make_job
 
 pytestmark = pytest.mark.gpu
@@ -19,7 +19,7 @@ CUDA = torch.device("cuda")
 def on_gpu(folder, **changes):
     job = make_job(folder)
     data = job.data.to(CUDA)
-    method = replace(job.method, labels=SelfAdaptiveLabels(data.labels, 3, start=0.5))
+    method = replace(job.method, targets=SelfAdaptiveLabels().build(data.labels, 3))
     return replace(
         job, network=job.network.to(CUDA), data=data, rows=job.rows.to(CUDA),
         reserved=job.reserved.to(CUDA), method=method, device=CUDA, **changes,
@@ -48,6 +48,6 @@ def test_draws_are_the_same_as_on_the_cpu(tmp_path):
     cpu, gpu = make_job(tmp_path / "cpu"), on_gpu(tmp_path / "gpu")
     images, ids = cpu.data.images(torch.arange(8)), torch.arange(8)
     stream = Stream.of("device")
-    here = cpu.method.noise(images, ids, stream)
-    there = gpu.method.noise(images.to(CUDA), ids.to(CUDA), stream)
+    here = cpu.method.noise(images, ids, stream, cpu.method.threat)
+    there = gpu.method.noise(images.to(CUDA), ids.to(CUDA), stream, cpu.method.threat)
     assert torch.equal(here, there.cpu())

@@ -4,13 +4,15 @@ import copy
 
 import pytest
 import torch
-from robust0.training.inner import InnerSparsePGD, Lesson
-from robust0.training.labels import one_hot
 from torch import nn
 
 from robust0.losses import cross_entropy
 from robust0.rng import Stream
 from robust0.threat import Threat
+from robust0.training.methods.inner import Lesson, SparsePGDInner
+from robust0.training.methods.labels import one_hot
+
+PIXELS = Threat(pixels=6)
 
 
 def network(seed: int = 0) -> nn.Module:
@@ -28,13 +30,21 @@ def network(seed: int = 0) -> nn.Module:
     return net.train()
 
 
-def lesson(net: nn.Module, *, projected: bool = True, count: int = 24) -> Lesson:
+def lesson(
+    net: nn.Module, threat: Threat = PIXELS, *, projected: bool = True, count: int = 24
+) -> Lesson:
     images = torch.rand(count, 3, 8, 8, generator=torch.Generator().manual_seed(3))
     with torch.no_grad():
         labels = copy.deepcopy(net).eval()(images).argmax(dim=1)
     labels[: count // 4] = (labels[: count // 4] + 1) % 4  # some are misclassified already
     return Lesson(
-        images, one_hot(labels, 4), labels, torch.arange(count), Stream.of("inner"), projected
+        images,
+        one_hot(labels, 4),
+        labels,
+        torch.arange(count),
+        Stream.of("inner"),
+        projected,
+        threat,
     )
 
 
@@ -47,8 +57,8 @@ def losses(net: nn.Module, images: torch.Tensor, given: Lesson) -> torch.Tensor:
 @pytest.mark.parametrize("steps", [1, 20])
 def test_images_stay_in_budget_and_box_and_lose_accuracy(threat, steps):
     net = network()
-    given = lesson(net)
-    found = InnerSparsePGD(threat, steps=steps)(net, given)
+    given = lesson(net, threat)
+    found = SparsePGDInner(steps=steps)(net, given)
     assert threat.count(given.images, found).max() <= threat.budget
     assert found.min() >= 0
     assert found.max() <= 1
@@ -61,7 +71,7 @@ def test_the_model_is_left_as_it_was(steps, select):
     net = network()
     net[0].weight.grad = torch.ones_like(net[0].weight)
     before, state = copy.deepcopy(net.state_dict()), torch.random.get_rng_state()
-    InnerSparsePGD(Threat(pixels=6), steps=steps, select=select, loss="kl")(net, lesson(net))
+    SparsePGDInner(steps=steps, select=select, loss="kl")(net, lesson(net))
     assert all(torch.equal(before[name], value) for name, value in net.state_dict().items())
     assert torch.equal(net[0].weight.grad, torch.ones_like(net[0].weight))
     assert net[0].bias.grad is None
@@ -74,9 +84,7 @@ def test_the_model_is_left_as_it_was(steps, select):
 def test_misclassified_images_can_be_skipped():
     net = network()
     given = lesson(net)
-    attack = InnerSparsePGD(
-        Threat(pixels=6), steps=5, select="best", skip_misclassified=True, stop_early=True
-    )
+    attack = SparsePGDInner(steps=5, select="best", skip_misclassified=True, stop_early=True)
     found = attack(net, given)
     wrong = losses(net, given.images, given) * 0 + (
         copy.deepcopy(net).eval()(given.images).argmax(dim=1) != given.labels
@@ -90,17 +98,17 @@ def test_best_never_lowers_the_loss_and_beats_last():
     net = network()
     given = lesson(net)
     clean = losses(net, given.images, given)
-    best = losses(net, InnerSparsePGD(Threat(pixels=6), steps=8, select="best")(net, given), given)
-    last = losses(net, InnerSparsePGD(Threat(pixels=6), steps=8)(net, given), given)
+    best = losses(net, SparsePGDInner(steps=8, select="best")(net, given), given)
+    last = losses(net, SparsePGDInner(steps=8)(net, given), given)
     assert (best >= clean - 1e-6).all()
     assert (best >= last - 1e-5).all()
 
 
 def test_early_stopping_returns_the_first_misclassified_point():
     net = network()
-    given = lesson(net)
-    late = InnerSparsePGD(Threat(pixels=12), steps=20, select="best")(net, given)
-    early = InnerSparsePGD(Threat(pixels=12), steps=20, select="best", stop_early=True)(net, given)
+    given = lesson(net, Threat(pixels=12))
+    late = SparsePGDInner(steps=20, select="best")(net, given)
+    early = SparsePGDInner(steps=20, select="best", stop_early=True)(net, given)
     fallen = copy.deepcopy(net).eval()(early).argmax(dim=1) != given.labels
     assert fallen.any()
     assert losses(net, early, given)[fallen].mean() < losses(net, late, given)[fallen].mean()
@@ -108,10 +116,10 @@ def test_early_stopping_returns_the_first_misclassified_point():
 
 def test_the_coin_decides_between_projected_and_unprojected():
     net = network()
-    rand = InnerSparsePGD(Threat(pixels=6), steps=4)
+    rand = SparsePGDInner(steps=4)
     for projected, fixed in ((True, "projected"), (False, "unprojected")):
         given = lesson(net, projected=projected)
-        expected = InnerSparsePGD(Threat(pixels=6), steps=4, gradient=fixed)(net, given)
+        expected = SparsePGDInner(steps=4, gradient=fixed)(net, given)
         assert torch.equal(rand(net, given), expected)
     assert not torch.equal(
         rand(net, lesson(net, projected=True)), rand(net, lesson(net, projected=False))
@@ -122,7 +130,13 @@ def test_kl_uses_the_models_own_prediction_not_the_label():
     net = network()
     given = lesson(net)
     other = Lesson(
-        given.images, given.target.flip(1), given.labels, given.ids, given.stream, given.projected
+        given.images,
+        given.target.flip(1),
+        given.labels,
+        given.ids,
+        given.stream,
+        given.projected,
+        given.threat,
     )
-    attack = InnerSparsePGD(Threat(pixels=6), loss="kl")
+    attack = SparsePGDInner(loss="kl")
     assert torch.equal(attack(net, given), attack(net, other))

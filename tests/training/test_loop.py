@@ -7,10 +7,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from robust0.training.inner import NoAttack
-from robust0.training.labels import HardLabels
-from robust0.training.method import StepResult
-from robust0.training.objectives import CleanObjective
 from torch import nn
 
 from robust0.distributed import World
@@ -21,6 +17,10 @@ from robust0.training import loop
 from robust0.training import snapshot as snapshots
 from robust0.training.guards import HealthCheck
 from robust0.training.meter import Meter
+from robust0.training.methods.base import StepResult
+from robust0.training.methods.inner import NoAttack
+from robust0.training.methods.labels import FixedTargets
+from robust0.training.methods.objectives import CleanObjective
 from tests.training.conftest import make_data, make_job, make_network
 
 ALONE = World()
@@ -89,7 +89,7 @@ def test_resuming_gives_the_weights_of_an_uninterrupted_run(tmp_path, epochs_bef
     events = train(second, resume=True)
     assert events[0].step == 5 * epochs_before
     assert same(weights(whole), weights(second))
-    assert torch.equal(whole.method.labels.learned(), second.method.labels.learned())
+    assert torch.equal(whole.method.state_dict()["labels"], second.method.state_dict()["labels"])
 
     def curve(job):
         return [
@@ -156,26 +156,26 @@ def test_fewer_images_than_a_batch_train_with_a_smaller_one(tmp_path):
 def test_every_image_of_an_epoch_is_used_once(tmp_path):
     seen = []
 
-    class Spy(HardLabels):
+    class Spy(FixedTargets):
         def observe(self, rows, logits, progress):
             seen.append(rows)
             return super().observe(rows, logits, progress)
 
     job = make_job(tmp_path / "run", epochs=2)
-    train(replace(job, method=replace(job.method, labels=Spy(job.data.labels, 3))))
+    train(replace(job, method=replace(job.method, targets=Spy(job.data.labels, 3))))
     epochs = torch.cat(seen).view(2, 80)
     assert epochs.sort(dim=1).values.tolist() == [list(range(80))] * 2
     assert not torch.equal(epochs[0], epochs[1])
 
 
 def test_a_loss_that_is_not_a_number_stops_the_run_and_keeps_the_snapshot(tmp_path):
-    class Poisoned(HardLabels):
+    class Poisoned(FixedTargets):
         def observe(self, rows, logits, progress):
             target, weight = super().observe(rows, logits, progress)
             return target, weight * (float("nan") if progress > 0.4 else 1.0)
 
     job = make_job(tmp_path / "run")
-    job = replace(job, method=replace(job.method, labels=Poisoned(job.data.labels, 3)))
+    job = replace(job, method=replace(job.method, targets=Poisoned(job.data.labels, 3)))
     with pytest.raises(TrainingError, match="loss became nan"):
         train(job)
     kept = sorted(job.folder.glob("snapshot-*"))
@@ -240,7 +240,7 @@ def test_accumulation_merges_the_statistics_of_its_micro_batches(tmp_path):
             job.method,
             inner=NoAttack(),
             objective=CleanObjective(),
-            labels=HardLabels(job.data.labels, 3),
+            targets=FixedTargets(job.data.labels, 3),
         ),
         watch=replace(job.watch, images=0),
     )

@@ -8,11 +8,12 @@ from robust0.distributed import World
 from robust0.errors import RecipeError
 from robust0.events import StepDone
 from robust0.recipes.load import load_recipe
-from robust0.recipes.methods import method_names
 from robust0.training import loop
+from robust0.training.methods.named import method_names
 
 PARTS = {
     "standard": {"clean"},
+    "free-at": {"adversarial"},
     "sparse-at": {"adversarial"},
     "tradeoff": {"clean", "adversarial"},
     "strades": {"clean", "divergence"},
@@ -49,11 +50,11 @@ def two_steps(made):
 
 @pytest.mark.parametrize("method", method_names())
 def test_every_method_trains(tmp_path, method):
-    made = job(tmp_path / "run", "preact_resnet18_w16", f"training.method={method}")
+    made = job(tmp_path / "run", "preact_resnet18_w8", f"training.method={method}")
     report = two_steps(made)
     base = next(name for name in PARTS if method.startswith(name))
     assert set(report.parts) == PARTS[base]
-    learned = made.method.labels.learned()
+    learned = made.method.targets.learned()
     assert (learned is not None) == (method.endswith(("+s", "+sn")) or "fast-ls" in method)
 
 
@@ -86,7 +87,7 @@ def test_feature_space(tmp_path):
     made = job(
         tmp_path / "run", "preact_resnet18_w8", "training.threat.features=360", "threat.features=60"
     )
-    assert made.method.inner.threat.unit == "feature"
+    assert made.method.threat.unit == "feature"
     two_steps(made)
 
 

@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from robust0.training.noise import SparseNoise
 from scipy import stats
 
 from robust0.rng import Stream
 from robust0.threat import Threat
+from robust0.training.methods.noise import SparseNoise
 
 STREAM = Stream.of("noise test")
 
@@ -17,7 +17,7 @@ def test_the_number_of_chosen_sites_is_uniform_on_0_to_2k(threat):
     clean = threat.view(
         torch.rand(1, 3, 8, 8, generator=torch.Generator()).expand(4400, -1, -1, -1)
     )
-    sites, chosen = SparseNoise(threat).draw(clean, ids, STREAM)
+    sites, chosen = SparseNoise().draw(clean, ids, STREAM, threat.budget)
     counts = torch.bincount(chosen.sum(dim=1), minlength=11)
     assert len(counts) == 11
     assert stats.chisquare(counts.numpy()).pvalue > 1e-4
@@ -28,7 +28,7 @@ def test_the_number_of_chosen_sites_is_uniform_on_0_to_2k(threat):
 def test_every_site_is_equally_likely():
     ids = torch.arange(6000)
     clean = torch.zeros(6000, 3, 16)
-    sites, chosen = SparseNoise(Threat(pixels=4)).draw(clean, ids, STREAM)
+    sites, chosen = SparseNoise().draw(clean, ids, STREAM, 4)
     hits = torch.bincount(sites[chosen], minlength=16)
     assert stats.chisquare(hits.numpy()).pvalue > 1e-4
 
@@ -37,7 +37,7 @@ def test_every_site_is_equally_likely():
 @pytest.mark.parametrize("threat", [Threat(pixels=6), Threat(features=6)])
 def test_noise_stays_in_the_box_and_on_its_sites(values, threat):
     images = torch.rand(64, 3, 8, 8, generator=torch.Generator().manual_seed(1))
-    noisy = SparseNoise(threat, values=values)(images, torch.arange(64), STREAM)
+    noisy = SparseNoise(values=values)(images, torch.arange(64), STREAM, threat)
     assert noisy.shape == images.shape
     assert noisy.min() >= 0
     assert noisy.max() <= 1
@@ -47,13 +47,13 @@ def test_noise_stays_in_the_box_and_on_its_sites(values, threat):
 
 def test_draws_depend_on_the_id_not_on_the_company():
     images = torch.rand(4, 3, 8, 8, generator=torch.Generator().manual_seed(1))
-    noise, ids = SparseNoise(Threat(pixels=6)), torch.tensor([7, 3, 900, 12])
-    together = noise(images, ids, STREAM)
-    alone = torch.cat([noise(images[i : i + 1], ids[i : i + 1], STREAM) for i in range(4)])
+    noise, ids, threat = SparseNoise(), torch.tensor([7, 3, 900, 12]), Threat(pixels=6)
+    together = noise(images, ids, STREAM, threat)
+    alone = torch.cat([noise(images[i : i + 1], ids[i : i + 1], STREAM, threat) for i in range(4)])
     assert torch.equal(together, alone)
 
 
 def test_a_budget_larger_than_the_image_noises_at_most_all_of_it():
     images = torch.rand(8, 1, 4, 4, generator=torch.Generator().manual_seed(1))
-    noisy = SparseNoise(Threat(pixels=16))(images, torch.arange(8), STREAM)
+    noisy = SparseNoise()(images, torch.arange(8), STREAM, Threat(pixels=16))
     assert noisy.shape == images.shape

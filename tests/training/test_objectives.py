@@ -4,7 +4,8 @@ import math
 
 import pytest
 import torch
-from robust0.training.objectives import (
+
+from robust0.training.methods.objectives import (
     AdversarialObjective,
     Answers,
     CleanObjective,
@@ -20,12 +21,16 @@ TARGET = torch.tensor([[0.9, 0.1], [0.0, 1.0]])
 WEIGHT = torch.tensor([0.9, 1.0])
 
 
+def answers(clean, adversarial):
+    return Answers(clean, adversarial, TARGET.argmax(dim=1), TARGET, WEIGHT)
+
+
 def total(parts):
     return sum(part.item() for part in parts.values())
 
 
 def test_fast_ls_loss_by_hand():
-    parts = TradesObjective(beta=6.0)(Answers(CLEAN, ADVERSARIAL), TARGET, WEIGHT)
+    parts = TradesObjective(beta=6.0)(answers(CLEAN, ADVERSARIAL))
     first = -(0.9 * LN(3 / 4) + 0.1 * LN(1 / 4))
     second = LN(2)
     weighted = (0.9 * first + 1.0 * second) / 1.9
@@ -37,13 +42,13 @@ def test_fast_ls_loss_by_hand():
 
 def test_gradients_flow_through_both_arguments_of_the_divergence():
     clean, adversarial = CLEAN.clone().requires_grad_(), ADVERSARIAL.clone().requires_grad_()
-    TradesObjective()(Answers(clean, adversarial), TARGET, WEIGHT)["divergence"].backward()
+    TradesObjective()(answers(clean, adversarial))["divergence"].backward()
     assert clean.grad.abs().sum() > 0
     assert adversarial.grad.abs().sum() > 0
 
 
 def test_tradeoff_mixes_the_two_cross_entropies():
-    clean = total(CleanObjective()(Answers(CLEAN, None), TARGET, WEIGHT))
-    attacked = total(AdversarialObjective()(Answers(None, ADVERSARIAL), TARGET, WEIGHT))
-    mixed = total(TradeoffObjective(0.75)(Answers(CLEAN, ADVERSARIAL), TARGET, WEIGHT))
+    clean = total(CleanObjective()(answers(CLEAN, None)))
+    attacked = total(AdversarialObjective()(answers(None, ADVERSARIAL)))
+    mixed = total(TradeoffObjective(0.75)(answers(CLEAN, ADVERSARIAL)))
     assert mixed == pytest.approx(0.25 * clean + 0.75 * attacked)

@@ -87,7 +87,7 @@ def test_two_ranks_equal_two_accumulation_steps(data, reference, tmp_path):
     for name in one:
         np.testing.assert_allclose(one[name], two[name], rtol=1e-4, atol=1e-5, err_msg=name)
     device = "cpu"
-    tables = [snapshot.latest(run, device).labels.numpy() for run in (reference, folder)]
+    tables = [snapshot.latest(run, device).method["labels"].numpy() for run in (reference, folder)]
     np.testing.assert_allclose(*tables, rtol=1e-4, atol=1e-5)
     assert (tables[0].max(axis=1) < 1).sum() > 80, "soft labels have moved for trained images"
 
