@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from robust0.auditing.job import AuditJob
     from robust0.decision import Decision
     from robust0.distributed import World
-    from robust0.gate.decide import Floor
+    from robust0.gate.metrics import Floor
     from robust0.records import Report
 
 
@@ -135,7 +135,7 @@ def audit(
     from robust0.commands.audit_recipe import AuditOptions
     from robust0.device import resolve
     from robust0.distributed import local_device, world
-    from robust0.gate.decide import parse_floor
+    from robust0.gate.metrics import parse_floor
     from robust0.views.output import transfer_bars
 
     floors = [parse_floor(text) for text in fail_under or ()]

@@ -9,7 +9,7 @@ from typing import Literal
 from robust0.auditing.facts import Facts
 from robust0.data.datasets import in_cache
 from robust0.errors import DataError, RecipeError
-from robust0.gate.decide import Floor
+from robust0.gate.metrics import Floor
 from robust0.models.metadata import Budget
 from robust0.recipes.load import Resolved, load_recipe, recipe_of
 from robust0.records import CLEAN, Unit

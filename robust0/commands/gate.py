@@ -20,12 +20,10 @@ from robust0.gate.decide import (
     floor_checks,
     judge_replay,
     loose_differences,
-    parse_floor,
-    parse_metric,
-    percentage,
     require_comparable,
     require_reliable,
 )
+from robust0.gate.metrics import parse_floor, parse_metric, percentage
 from robust0.records import Report
 from robust0.wording import identity_of, tidy
 

@@ -1,79 +1,19 @@
 """The gate: floors, and a paired comparison with a baseline. Pure; it decides, others print."""
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
 from robust0.decision import Check, Decision, Paired, Replay, ReplayResult, points
 from robust0.errors import RecipeError, RunError, UnreliableError
 from robust0.gate.baseline import AttackFacts, Baseline
+from robust0.gate.metrics import Floor, Metric, plain
 from robust0.gate.paired import ALPHA, compare
 from robust0.records import CLEAN, Accuracy, Results, Unit
 from robust0.wording import SAA, WORST_CASE, identity, sites, tidy
 
 Policy = Literal["strict", "significant"]
 _MOST_NAMED = 12  # differences spelled out in one refusal
-
-
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """A number of a report: clean, an ensemble or an attack, at a budget (the largest if None)."""
-
-    name: str
-    budget: int | None = None
-
-    def __str__(self) -> str:
-        return self.name if self.budget is None else f"{self.name}@{self.budget}"
-
-
-@dataclass(frozen=True, slots=True)
-class Floor:
-    """The lowest accuracy, in percent, that a metric may have."""
-
-    metric: Metric
-    percent: Fraction
-
-
-def parse_metric(text: str) -> Metric:
-    """``saa``, ``worst-case``, ``clean``, an attack's name; ``@10`` names a budget."""
-    name, at, budget = text.strip().partition("@")
-    numbered = budget.isascii() and budget.isdigit() and name != CLEAN
-    if not name or (at and not numbered):
-        raise RecipeError(
-            f"{tidy(text)!r} names no metric", "for example saa, worst-case, clean or sparse-rs@20"
-        )
-    return Metric(name, int(budget) if at else None)
-
-
-def parse_floor(text: str) -> Floor:
-    """``saa=60`` or ``saa=60%``: in percent. A bare fraction is refused: 0.6 would mean 0.6 %."""
-    name, equals, value = text.strip().partition("=")
-    hint = "for example --fail-under saa=60"
-    if not equals:
-        raise RecipeError(f"--fail-under {tidy(text)!r} is not NAME=PERCENT", hint)
-    signed = value.endswith("%")
-    percent = percentage(value.removesuffix("%"), "--fail-under", hint)
-    if 0 < percent <= 1 and not signed:
-        meant = f"{name}={_plain(100 * percent)}"
-        raise RecipeError(
-            f"--fail-under {tidy(text)} would be a floor of {_plain(percent)} percent",
-            f"write {meant} for {_plain(100 * percent)} %, or {name}={_plain(percent)}% if you "
-            "mean it",
-        )
-    return Floor(parse_metric(name), percent)
-
-
-def percentage(text: str, option: str, hint: str) -> Fraction:
-    """A number from 0 to 100, exactly as written."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 <= value <= 100:  # NaN is not
-        raise RecipeError(f"{option} needs a number from 0 to 100, got {tidy(text)!r}", hint)
-    return Fraction(repr(value))  # the decimal, not the binary number nearest to it
 
 
 def floor_checks(results: Results, floors: Iterable[Floor]) -> tuple[Check, ...]:
@@ -212,11 +152,11 @@ def _floor_check(results: Results, floor: Floor) -> Check:
     verb = "reaches" if passed else "is below"
     return Check(
         metric=title,
-        condition=f"at least {_plain(floor.percent)} %",
+        condition=f"at least {plain(floor.percent)} %",
         passed=passed,
         value=value,
         message=f"{title}: {value:.1f} % ({accuracy.count:,} of {accuracy.images:,} images) "
-        f"{verb} the floor of {_plain(floor.percent)} %",
+        f"{verb} the floor of {plain(floor.percent)} %",
     )
 
 
@@ -279,10 +219,6 @@ def _drop_message(
 
 def _title(name: str, budget: int, unit: Unit) -> str:
     return name if name == CLEAN else f"{tidy(name)} at {sites(budget, unit)}"
-
-
-def _plain(value: Fraction) -> str:
-    return f"{float(value):g}"
 
 
 def _short(value: object) -> str:

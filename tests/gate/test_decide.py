@@ -12,8 +12,6 @@ from robust0.decision import Decision, ReplayResult
 from robust0.errors import RecipeError, RunError
 from robust0.gate.baseline import AttackFacts, Baseline, BudgetBits, of_run
 from robust0.gate.decide import (
-    Floor,
-    Metric,
     decide,
     default_metrics,
     differences,
@@ -21,10 +19,9 @@ from robust0.gate.decide import (
     floor_checks,
     judge_replay,
     loose_differences,
-    parse_floor,
-    parse_metric,
     require_comparable,
 )
+from robust0.gate.metrics import Floor, Metric, parse_floor, parse_metric
 from robust0.gate.paired import compare, drop_interval, mcnemar, smallest_drop
 from tests.auditing.factory_report import Recipe, make_report, make_run
 

@@ -4,7 +4,8 @@ from xml.etree import ElementTree
 import pytest
 
 from robust0.decision import ReplayResult
-from robust0.gate.decide import Floor, Metric, decide, floor_checks, judge_replay
+from robust0.gate.decide import decide, floor_checks, judge_replay
+from robust0.gate.metrics import Floor, Metric
 from robust0.records import Flag
 from robust0.writers.junit import gate_junit, report_junit
 from tests.auditing.factory_report import ATTACKS, Recipe, make_report

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from robust0.gate.decide import Floor, Metric, decide, floor_checks
+from robust0.gate.decide import decide, floor_checks
+from robust0.gate.metrics import Floor, Metric
 from robust0.records import Flag
 from robust0.wording import interval, percent
 from robust0.writers.markdown import escaped, failure_markdown, gate_markdown, report_markdown
