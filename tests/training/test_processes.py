@@ -136,3 +136,32 @@ def test_torchrun_restarts_a_killed_worker_by_itself(data, reference, tmp_path):
     one, again = weights(reference), weights(folder)
     for name in one:
         np.testing.assert_allclose(one[name], again[name], rtol=1e-4, atol=1e-5, err_msg=name)
+
+
+FREE = ["--method", "free-at", "--set", "training.step.replays=3", "--epochs", "9"]
+AVERAGED = "training.averaging={kind: %s}"
+VARIANTS = {
+    "free-at": FREE,
+    "ema": ["--set", AVERAGED % "ema, decay: 0.9"],
+    "swa": ["--set", AVERAGED % "swa, start: 0.3, every: 1"],
+}
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_a_killed_run_with_a_memory_of_its_own_resumes_and_processes_agree(data, tmp_path, name):
+    common = SETTINGS[:-2] if name == "free-at" else SETTINGS  # it has hard labels
+    arguments = ["--data", data, *common, *VARIANTS[name], "--batch-size", "16"]
+    accumulated = [*arguments, "--set", "training.accumulate=2"]
+    finish(harden(*accumulated, "-o", str(tmp_path / "one")))
+    killed = tmp_path / "killed"
+    process = harden(*accumulated, "-o", str(killed))
+    wait_for(killed, 4, process)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    finish(harden("--resume", str(killed)))
+    one, again = weights(tmp_path / "one"), weights(killed)
+    assert all(np.array_equal(one[key], again[key]) for key in one)
+    finish(harden(*arguments, "-o", str(tmp_path / "two"), launcher=TORCHRUN))
+    two = weights(tmp_path / "two")
+    for key in one:
+        np.testing.assert_allclose(one[key], two[key], rtol=1e-3, atol=1e-4, err_msg=key)
