@@ -46,6 +46,7 @@ ALLOWED = {
     "commands": ENGINE
     | FACTS
     | {"auditing", "device", "gate", "recipes", "resources", "training", "writers", "zoo"},
+    "certificates": BASE | {"rng"},
     "testing": BASE | {"attacks", "models", "rng", "threat"},
     "views": FACTS,
     "cli": BASE

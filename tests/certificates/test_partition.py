@@ -3,7 +3,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from robust0.certify.partition import RandomPartition, StridedPartition, WalkingPartition, hide
+from robust0.certificates.partition import RandomPartition, StridedPartition, WalkingPartition, hide
 from robust0.errors import RecipeError
 
 

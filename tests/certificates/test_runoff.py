@@ -8,8 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from robust0.certify.runoff import run_off
-from tests.certify.tiny import ballot_boxes, changed_views, nearest_other
+from robust0.certificates.runoff import run_off
+from tests.certificates.tiny import ballot_boxes, changed_views, nearest_other
 
 
 def rankings(classes):

@@ -7,10 +7,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from robust0.certify.masks import DoubleMasking, Look, visible
-from robust0.certify.partition import StridedPartition, WalkingPartition, hide
+from robust0.certificates.masks import DoubleMasking, Look, visible
+from robust0.certificates.partition import StridedPartition, WalkingPartition, hide
 from robust0.errors import RecipeError
-from tests.certify.tiny import ExactNetwork, distances, every_image
+from tests.certificates.tiny import ExactNetwork, distances, every_image
 
 
 @pytest.mark.parametrize(

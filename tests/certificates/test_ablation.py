@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from robust0.certify.ablation import Ablation, delta, lower_bound, survived, upper_bound
+from robust0.certificates.ablation import Ablation, delta, lower_bound, survived, upper_bound
 from robust0.errors import EvaluationError, RecipeError
 
 

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from robust0.certify.partition import RandomPartition, StridedPartition, WalkingPartition
-from robust0.certify.runoff import run_off
-from robust0.certify.votes import leader, plurality, quantised, shares, soft
-from tests.certify.tiny import ExactNetwork, distances, every_image, nearest_other
+from robust0.certificates.partition import RandomPartition, StridedPartition, WalkingPartition
+from robust0.certificates.runoff import run_off
+from robust0.certificates.votes import leader, plurality, quantised, shares, soft
+from tests.certificates.tiny import ExactNetwork, distances, every_image, nearest_other
 
 CASES = [
     (StridedPartition(height=3, width=4, stride=3), 2),

@@ -7,9 +7,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from robust0.certify.votes import leader, plurality, quantised, shares, soft
+from robust0.certificates.votes import leader, plurality, quantised, shares, soft
 from robust0.errors import EvaluationError
-from tests.certify.tiny import ballot_boxes, changed_views, nearest_other
+from tests.certificates.tiny import ballot_boxes, changed_views, nearest_other
 
 
 @pytest.mark.parametrize(("classes", "views"), [(2, 9), (3, 1), (3, 8), (4, 7), (5, 5)])

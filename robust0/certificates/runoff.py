@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from robust0.certify.votes import Certified, ranked
+from robust0.certificates.votes import Certified, ranked
 
 
 def run_off(scores: Tensor) -> Certified:
