@@ -8,7 +8,7 @@ buys: a pixel (all its channels) or a feature (one channel of one pixel). Attack
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from robust0.errors import RecipeError
 from robust0.lazy import torch
@@ -16,7 +16,7 @@ from robust0.lazy import torch
 if TYPE_CHECKING:
     from torch import Tensor
 
-Unit = Literal["pixel", "feature"]
+    from robust0.records import Unit
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ class Call(Generic[S]):
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class CallResult:
     """What a call brought, besides moving its rows on."""
 
     sites: Tensor  # (B, g, S) the images asked about
@@ -44,7 +44,7 @@ class Pulse:
     gradient: bool
 
 
-def query(attack: Attack[S], oracle: Oracle, threat: Threat, call: Call[S]) -> Told:
+def query(attack: Attack[S], oracle: Oracle, threat: Threat, call: Call[S]) -> CallResult:
     """One query of these rows."""
     part = call.part
     images = attack.ask(part)
@@ -65,7 +65,7 @@ def query(attack: Attack[S], oracle: Oracle, threat: Threat, call: Call[S]) -> T
     better = ~fooled & (distance < call.margin)
     # The one transfer to the host of this call.
     flags = torch.stack([better, fooled, spent, attack.wants_gradient(part)]).tolist()
-    return Told(threat.view(images), distance, flags)
+    return CallResult(threat.view(images), distance, flags)
 
 
 class Pool(Protocol[S]):
@@ -76,7 +76,7 @@ class Pool(Protocol[S]):
     def choose(self) -> Call[S] | None:
         """The next call, if any row is free for it."""
 
-    def absorb(self, call: Call[S], told: Told) -> None:
+    def absorb(self, call: Call[S], told: CallResult) -> None:
         """Put the rows of a call back."""
 
 
@@ -87,7 +87,7 @@ class Crew(Generic[S]):
     thread to do so. What it shares with others it touches while it holds ``turn``.
     """
 
-    def __init__(self, lanes: int, pool: Pool[S], make: Callable[[Call[S]], Told]) -> None:
+    def __init__(self, lanes: int, pool: Pool[S], make: Callable[[Call[S]], CallResult]) -> None:
         self.turn = Condition()
         self._pool, self._make = pool, make
         self._made: SimpleQueue[Pulse | BaseException] = SimpleQueue()

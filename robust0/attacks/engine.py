@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from robust0.attacks.base import Attack, Rows, S
-from robust0.attacks.calls import Call, Crew, Pulse, Told, query
+from robust0.attacks.calls import Call, CallResult, Crew, Pulse, query
 from robust0.attacks.judge import Judgement, judge
 from robust0.models.fast.oracle import Oracle
 from robust0.rng import Stream
@@ -184,7 +184,7 @@ class _Pool(Generic[S]):
         index = _index(slots, state.clean.device)
         return Call(slots, index, state.take(index), self.best_margin[index], gradient)
 
-    def absorb(self, call: Call[S], told: Told) -> None:
+    def absorb(self, call: Call[S], told: CallResult) -> None:
         """Put the rows of a call back, with each one's lowest-margin feasible image so far."""
         self._held().move_on(call.index, call.part)
         better, *flags = told.flags

@@ -10,7 +10,7 @@ from torch import nn
 
 from robust0.attacks.base import Attack
 from robust0.auditing.facts import Facts, Scalar
-from robust0.auditing.plan import Plan
+from robust0.auditing.plan import AuditPlan
 from robust0.auditing.summary import plan_of
 from robust0.data.imageset import ImageSet
 from robust0.models.fast.oracle import Oracle
@@ -37,7 +37,7 @@ class AuditJob:
     warnings: tuple[str, ...] = ()
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> AuditPlan:
         """The order of work."""
         return plan_of(self.facts)
 

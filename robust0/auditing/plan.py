@@ -41,7 +41,7 @@ class Book:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class AuditPlan:
     """The order of work. Budgets run from the largest down; attacks as listed.
 
     ``cascade``: an attack sees what the attacks before it left standing at the same budget. Smaller

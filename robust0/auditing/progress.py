@@ -13,7 +13,7 @@ from robust0.records import CLEAN, Accuracy, Verdict
 
 
 @dataclass(slots=True)
-class Meter:
+class PassMeter:
     """Work in passes. An image that falls early counts as done in full; nothing runs backwards."""
 
     passes: dict[Stage, int]  # the most an image can cost

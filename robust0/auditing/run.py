@@ -16,7 +16,7 @@ from robust0.auditing.guards import enough_memory, searching
 from robust0.auditing.interval import accuracy
 from robust0.auditing.job import AuditJob
 from robust0.auditing.plan import Book, Stage
-from robust0.auditing.progress import Meter, Tally
+from robust0.auditing.progress import PassMeter, Tally
 from robust0.auditing.store import Store, drop_parts, read_clock, writing
 from robust0.auditing.summary import summarise
 from robust0.auditing.verdicts import clean_verdicts, decide
@@ -68,7 +68,7 @@ class _Run:
         self.store = Store(job.folder, world.rank, settings.unit, job.data.image_shape)
         self.book, self.tally = Book(), Tally(len(self.ids))
         passes = {(b, a.name): a.passes[b] for a in job.facts.attacks for b in settings.budgets}
-        self.meter = Meter(passes)
+        self.meter = PassMeter(passes)
         self.buffer: list[Outcome] = []
         self.begun = self.flushed = self.drawn = time.monotonic()
         self.flags: tuple[Flag, ...] = ()

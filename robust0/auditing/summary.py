@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from robust0.auditing.doubts import doubts
 from robust0.auditing.facts import AttackFacts, Facts
 from robust0.auditing.interval import accuracy
-from robust0.auditing.plan import Plan
+from robust0.auditing.plan import AuditPlan
 from robust0.records import (
     CLEAN,
     AttackRow,
@@ -21,9 +21,9 @@ from robust0.records import (
 )
 
 
-def plan_of(facts: Facts) -> Plan:
+def plan_of(facts: Facts) -> AuditPlan:
     """The order of work that a run's facts describe."""
-    return Plan(
+    return AuditPlan(
         budgets=facts.settings.budgets,
         attacks=tuple(attack.name for attack in facts.attacks),
         cascade=facts.settings.mode == "cascade",

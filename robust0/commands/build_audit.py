@@ -10,7 +10,7 @@ import torch
 from robust0.attacks.battery import SAA, groups
 from robust0.auditing.facts import Facts, Scalar
 from robust0.auditing.job import AuditJob
-from robust0.auditing.plan import Plan
+from robust0.auditing.plan import AuditPlan
 from robust0.auditing.preflight import check_model
 from robust0.commands.build_attacks import attack_entries, attack_facts
 from robust0.data.imageset import ImageSet
@@ -70,7 +70,7 @@ def build_audit(request: AuditRequest) -> AuditJob:
     )
     subject = _subject(request.subject, classes)
     running = tuple(name for name, _ in entries)
-    order = Plan(budgets, running, settings.mode == "cascade", request.thorough)
+    order = AuditPlan(budgets, running, settings.mode == "cascade", request.thorough)
     facts = Facts(
         subject=subject,
         settings=settings,

@@ -25,7 +25,7 @@ KEPT = 500  # attempts; at 20 pixels a few hundred kilobytes
 Bits = Annotated[str, StringConstraints(pattern=r"^[01]*$")]
 
 
-class AttackFacts(Frozen):
+class AttackIdentity(Frozen):
     """What makes two attacks the same."""
 
     name: str
@@ -74,7 +74,7 @@ class Baseline(Frozen):
     subject: Subject
     settings: Settings
     thorough: bool
-    attacks: tuple[AttackFacts, ...]
+    attacks: tuple[AttackIdentity, ...]
     ids: tuple[int, ...]
     labels: tuple[int, ...]
     clean: Bits
@@ -125,7 +125,7 @@ def of_run(run: RunData, *, attempts: int = 0) -> Baseline:
         settings=results.settings,
         thorough=run.info.facts.thorough,
         attacks=tuple(
-            AttackFacts(name=row.name, kind=row.kind, revision=row.revision, params=row.params)
+            AttackIdentity(name=row.name, kind=row.kind, revision=row.revision, params=row.params)
             for row in results.budgets[0].attacks
         ),
         ids=ids,

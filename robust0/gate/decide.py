@@ -6,7 +6,7 @@ from typing import Literal
 
 from robust0.decision import Check, Decision, Paired, Replay, ReplayResult, points
 from robust0.errors import RecipeError, RunError, UnreliableError
-from robust0.gate.baseline import AttackFacts, Baseline
+from robust0.gate.baseline import AttackIdentity, Baseline
 from robust0.gate.metrics import Floor, Metric, plain
 from robust0.gate.paired import ALPHA, compare
 from robust0.records import CLEAN, Accuracy, Results, Unit
@@ -121,7 +121,9 @@ def loose_differences(before: Baseline, after: Baseline) -> list[str]:
     return [f"{name} {_short(a)} -> {_short(b)}" for name, a, b in pairs if a != b]
 
 
-def _attack_differences(before: Sequence[AttackFacts], after: Sequence[AttackFacts]) -> list[str]:
+def _attack_differences(
+    before: Sequence[AttackIdentity], after: Sequence[AttackIdentity]
+) -> list[str]:
     old, new = ({attack.name: attack for attack in side} for side in (before, after))
     found = [f"attack {tidy(name)} only in the baseline" for name in old if name not in new]
     found += [f"attack {tidy(name)} only in the run" for name in new if name not in old]

@@ -12,7 +12,7 @@ from typing import Any
 from timm.models import get_pretrained_cfg, is_model_in_modules
 
 from robust0.errors import ModelError
-from robust0.models.build import ModelSpec, check_arguments, check_data, check_name
+from robust0.models.build import NetworkSpec, check_arguments, check_data, check_name
 from robust0.models.sources import Source, find
 
 SMALL = 64  # pixels; up to here an image counts as small
@@ -23,7 +23,7 @@ _SMALL_RESNETS = {name: f"{name}_small" for name in ("resnet18", "resnet34", "re
 class AdaptationPlan:
     """A network chosen for a data set: what it is, how it was adapted, where weights come from."""
 
-    spec: ModelSpec
+    spec: NetworkSpec
     adaptations: tuple[str, ...]  # sentences for the user and the checkpoint; empty: as timm has it
     source: Source | None = None  # of pretrained weights
 
@@ -101,7 +101,7 @@ def plan(
     if source is not None and mean is None and std is None:
         mean, std = source.statistics(image_shape[0])
     mean, std = _checked(mean, std, image_shape[0])
-    spec = ModelSpec(arch, classes, image_shape, mean, std, arguments)
+    spec = NetworkSpec(arch, classes, image_shape, mean, std, arguments)
     return AdaptationPlan(spec, () if change is None else (change.note,), source)
 
 

@@ -35,7 +35,7 @@ _RESERVED = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class ModelSpec:
+class NetworkSpec:
     """Everything that fixes a network but its weights; images are (C, H, W) = ``input_size``."""
 
     arch: str  # a name registered with timm, possibly with a tag
@@ -52,7 +52,7 @@ class ModelSpec:
         return {**self.arch_args, "num_classes": self.classes, **more}
 
 
-def build(spec: ModelSpec, *, seed: int = 0) -> Normalized:
+def build(spec: NetworkSpec, *, seed: int = 0) -> Normalized:
     """The network with fresh weights drawn from ``seed``, on the CPU, in train mode.
 
     It has been run on two images of the stated size: its logits have the stated shape.
@@ -64,13 +64,13 @@ def build(spec: ModelSpec, *, seed: int = 0) -> Normalized:
     return model
 
 
-def skeleton(spec: ModelSpec) -> nn.Module:
+def skeleton(spec: NetworkSpec) -> nn.Module:
     """The bare network without memory for its weights: names, shapes and dtypes only."""
     with torch.device("meta"):
         return create(spec)
 
 
-def create(spec: ModelSpec, **weights: Any) -> nn.Module:  # noqa: ANN401 - timm's own arguments
+def create(spec: NetworkSpec, **weights: Any) -> nn.Module:  # noqa: ANN401 - timm's own arguments
     """The bare network from timm; ``weights`` are timm's arguments about pretrained weights."""
     check_name(spec.arch)
     check_arguments(spec.arch_args)
@@ -145,7 +145,7 @@ def check_data(input_size: tuple[int, int, int], classes: int) -> None:
         )
 
 
-def check_output(model: nn.Module, spec: ModelSpec) -> None:
+def check_output(model: nn.Module, spec: NetworkSpec) -> None:
     """Run two grey images through the model and check the shape of its logits."""
     size = "x".join(str(side) for side in spec.input_size[1:])
     training = model.training

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from robust0.errors import ModelError
 from robust0.models import convert_worker
-from robust0.models.build import ModelSpec, build
+from robust0.models.build import NetworkSpec, build
 from robust0.models.checkpoint import load_weights, save
 from robust0.models.header import one_line
 from robust0.models.metadata import Metadata
@@ -36,7 +36,7 @@ _REFUSALS = {  # the worker's kind: message and hint
 def convert(
     source: str | Path,
     target: str | Path,
-    spec: ModelSpec,
+    spec: NetworkSpec,
     *,
     class_names: tuple[str, ...] = (),
     dataset: str | None = None,

@@ -29,7 +29,7 @@ from robust0.models.build import (
     MAX_CLASSES,
     MAX_SIDE,
     Argument,
-    ModelSpec,
+    NetworkSpec,
     check_arguments,
     check_name,
 )
@@ -109,7 +109,7 @@ class Metadata(BaseModel):
         return self
 
     @classmethod
-    def of(cls, spec: ModelSpec, **facts: Any) -> "Metadata":
+    def of(cls, spec: NetworkSpec, **facts: Any) -> "Metadata":
         """Metadata of a network with this description, and further fields of this class."""
         return cls.made(
             arch=spec.arch,
@@ -134,7 +134,7 @@ class Metadata(BaseModel):
                 "correct what the message names",
             ) from error
 
-    def spec(self) -> ModelSpec:
+    def spec(self) -> NetworkSpec:
         """The description of the network."""
         if self.arch is None:
             raise ModelError(
@@ -142,7 +142,7 @@ class Metadata(BaseModel):
                 f"pass --factory {self.factory} to load it",
             )
         args = self.arch_args
-        return ModelSpec(self.arch, self.classes, self.input_size, self.mean, self.std, args)
+        return NetworkSpec(self.arch, self.classes, self.input_size, self.mean, self.std, args)
 
     def strings(self) -> dict[str, str]:
         """The entries of a safetensors ``__metadata__``."""

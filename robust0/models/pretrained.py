@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from robust0 import rng
 from robust0.errors import ModelError
 from robust0.models.adapt import AdaptationPlan
-from robust0.models.build import ModelSpec, build, create
+from robust0.models.build import NetworkSpec, build, create
 from robust0.models.checkpoint import check_finite
 from robust0.models.header import one_line, parse, read_bytes
 from robust0.models.normalize import Normalized
@@ -39,7 +39,7 @@ def realize(plan: AdaptationPlan, *, seed: int = 0) -> Normalized:
     return model
 
 
-def _fitted(spec: ModelSpec, source: Source, seed: int) -> nn.Module:
+def _fitted(spec: NetworkSpec, source: Source, seed: int) -> nn.Module:
     """The bare network into which timm has loaded what it can fit."""
     path = source.weights()
     data = read_bytes(path)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 from pydantic import ConfigDict, Field, JsonValue, model_validator
 
 from robust0.data.augment import AUGMENTATIONS, Augmentation, Shift
-from robust0.recipes.frozen import Frozen
+from robust0.recipes.frozen import Section
 from robust0.registry import Count, Fraction, Positive, Whole
 from robust0.training.averaging import AVERAGINGS, Averaging, NoAveraging
 from robust0.training.methods.base import STEPS, PlainStep, StepKind
@@ -28,7 +28,7 @@ if not TYPE_CHECKING:  # to a type checker, a field holds what its registry list
     Augmentation = AUGMENTATIONS.type
 
 
-class ThreatSpec(Frozen):
+class ThreatSpec(Section):
     """A budget in pixels or in features."""
 
     pixels: Count | None = Field(None, description="pixels that may change (all their channels)")
@@ -51,7 +51,7 @@ class ThreatSpec(Frozen):
         return "feature" if self.pixels is None else "pixel"
 
 
-class DatasetSpec(Frozen):
+class DatasetSpec(Section):
     """Which images."""
 
     name: Annotated[str, Field(min_length=1)] = Field(
@@ -74,7 +74,7 @@ class DatasetSpec(Frozen):
         return self
 
 
-class ModelSpec(Frozen):
+class ModelSpec(Section):
     """Which network."""
 
     name: Annotated[str, Field(min_length=1)] = Field(
@@ -86,7 +86,7 @@ class ModelSpec(Frozen):
     )
 
 
-class ProbeSpec(Frozen):
+class ProbeSpec(Section):
     """The independent attack that watches for catastrophic overfitting."""
 
     images: Whole = Field(200, description="reserved images attacked; 0 turns the watch off")
@@ -97,7 +97,7 @@ class ProbeSpec(Frozen):
     )
 
 
-class TrainingSpec(Frozen):
+class TrainingSpec(Section):
     """How to train."""
 
     threat: ThreatSpec = Field(description="budget of the training attack and of the noise")
@@ -153,7 +153,7 @@ class TrainingSpec(Frozen):
         return self
 
 
-class AttackSpec(Frozen):
+class AttackSpec(Section):
     """One attack of an audit; ``build`` checks the params against the attack itself."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")] = Field(
@@ -163,7 +163,7 @@ class AttackSpec(Frozen):
     params: dict[str, JsonValue] = Field(default_factory=dict, description="its settings")
 
 
-class AuditSpec(Frozen):
+class AuditSpec(Section):
     """How to evaluate."""
 
     mode: Literal["battery", "cascade"] = Field(
@@ -179,7 +179,7 @@ class AuditSpec(Frozen):
     seed: Whole = Field(0, description="seed of the attacks' draws")
 
 
-class Recipe(Frozen):
+class Recipe(Section):
     """Everything a training or an audit needs to know besides files and hardware."""
 
     model_config = ConfigDict(populate_by_name=True)

@@ -9,7 +9,7 @@ from torch import nn
 from robust0.data.imageset import ImageSet
 from robust0.errors import ModelError
 from robust0.models.adapt import plan
-from robust0.models.build import ModelSpec
+from robust0.models.build import NetworkSpec
 from robust0.models.checkpoint import Metadata, load
 from robust0.models.factory import from_factory
 from robust0.models.pretrained import realize
@@ -22,7 +22,7 @@ class TrainableNetwork:
     """A network ready for training, and where it came from."""
 
     module: nn.Module
-    spec: ModelSpec | None  # None: made by a factory
+    spec: NetworkSpec | None  # None: made by a factory
     name: str
     adaptations: tuple[str, ...]
     start: str  # "fresh", or what the weights came from

@@ -29,7 +29,7 @@ from robust0.training import watch
 from robust0.training.averaging import WeightAverage
 from robust0.training.guards import HealthCheck
 from robust0.training.job import TrainJob
-from robust0.training.meter import Meter
+from robust0.training.meter import StepMeter
 from robust0.training.methods.base import MicroBatch, Moment, StepBatch
 from robust0.training.updates import Updates
 
@@ -62,7 +62,7 @@ class _Run:
         if job.channels_last:
             job.network.to(memory_format=torch.channels_last)
         self.forward = self._wrapped()
-        self.meter = Meter(job.device)
+        self.meter = StepMeter(job.device)
         self.average = WeightAverage(job.averaging, job.network, self._some_images)
         self.updates = Updates(
             job, world, self.forward, self.meter, self.total * job.method.updates,

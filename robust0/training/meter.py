@@ -13,7 +13,7 @@ from robust0.events import StepDone
 from robust0.training.methods.base import StepResult
 
 
-class Meter:
+class StepMeter:
     """Sums of losses and hits since the last report."""
 
     def __init__(self, device: torch.device) -> None:

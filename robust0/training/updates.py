@@ -12,7 +12,7 @@ from robust0.distributed import World
 from robust0.rng import seeded
 from robust0.training.guards import batch_that_fits, gradient_norm, out_of_memory
 from robust0.training.job import TrainJob
-from robust0.training.meter import Meter
+from robust0.training.meter import StepMeter
 from robust0.training.methods.base import Loss, MicroBatch, StepBatch, StepResult
 from robust0.training.norms import NormStatistics
 
@@ -23,7 +23,7 @@ class Updates:
     """What a method is handed as ``update``; counts the updates since the start of training."""
 
     def __init__(
-        self, job: TrainJob, world: World, forward: nn.Module, meter: Meter, total: int,
+        self, job: TrainJob, world: World, forward: nn.Module, meter: StepMeter, total: int,
         joined: Callable[[int, int], None],
     ) -> None:  # fmt: skip
         self.job, self.world, self.forward, self.meter = job, world, forward, meter

@@ -83,7 +83,7 @@ Whole = Annotated[int, Field(ge=0, lt=2**63)]
 Scalar = bool | int | float | Name | None
 
 
-class Budget(Frozen):
+class CardBudget(Frozen):
     """How many sites may change."""
 
     unit: Unit
@@ -142,8 +142,8 @@ class Card(Frozen):
     dataset: Name
     variant: Name | None
     method: Name
-    train_budget: Budget | None
-    eval_budget: Budget
+    train_budget: CardBudget | None
+    eval_budget: CardBudget
     epochs: Whole
     seed: Whole
     date: datetime.date

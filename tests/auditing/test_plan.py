@@ -1,6 +1,6 @@
 import pytest
 
-from robust0.auditing.plan import Book, Plan
+from robust0.auditing.plan import AuditPlan, Book
 from robust0.records import CLEAN, Verdict
 
 
@@ -27,7 +27,7 @@ def book():
 
 def make(**changes):
     settings = {"budgets": (20, 10), "attacks": ("a", "b"), "cascade": False, "thorough": False}
-    return Plan(**(settings | changes))
+    return AuditPlan(**(settings | changes))
 
 
 def test_battery_meets_every_correct_image(book):

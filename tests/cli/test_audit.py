@@ -13,7 +13,7 @@ from torch import nn
 
 from robust0.attacks import ATTACKS
 from robust0.cli.app import run
-from robust0.models.build import ModelSpec, build
+from robust0.models.build import NetworkSpec, build
 from robust0.models.checkpoint import Budget, Metadata, save
 from robust0.rng import seeded
 
@@ -170,7 +170,7 @@ def test_a_recipe_gives_what_options_leave_open(place, capfd):
 # -- checkpoints -------------------------------------------------------------------------------
 
 
-THIN = ModelSpec("test_resnet", 10, (3, 32, 32), (0.4, 0.5, 0.6), (0.2, 0.2, 0.2))
+THIN = NetworkSpec("test_resnet", 10, (3, 32, 32), (0.4, 0.5, 0.6), (0.2, 0.2, 0.2))
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from robust0.cli.app import run
 from robust0.data.datasets import open_dataset
 from robust0.errors import DataError
 from robust0.gate.baseline import read as read_baseline
-from robust0.models.build import ModelSpec, build
+from robust0.models.build import NetworkSpec, build
 from robust0.rng import seeded
 from robust0.runs.images import open_audited
 from robust0.zoo.cards import read_card
@@ -161,7 +161,7 @@ def audited(tmp_path_factory):
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     with seeded("zoo verify"):
-        network = build(ModelSpec(ARCH, 10, (3, 32, 32), (0.5,) * 3, (0.25,) * 3))
+        network = build(NetworkSpec(ARCH, 10, (3, 32, 32), (0.5,) * 3, (0.25,) * 3))
         data = open_dataset("sample", "test").subset(torch.arange(IMAGES))
         images = data.images(torch.arange(IMAGES))
         optimizer = torch.optim.Adam(network.parameters(), 5e-3)

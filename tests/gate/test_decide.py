@@ -10,7 +10,7 @@ from robust0.auditing.interval import accuracy
 from robust0.auditing.rundata import read_run
 from robust0.decision import Decision, ReplayResult
 from robust0.errors import RecipeError, RunError
-from robust0.gate.baseline import AttackFacts, Baseline, BudgetBits, of_run
+from robust0.gate.baseline import AttackIdentity, Baseline, BudgetBits, of_run
 from robust0.gate.decide import (
     decide,
     default_metrics,
@@ -33,7 +33,9 @@ def side(clean, first, second=None, **changes):
     """A baseline of two attacks at budget 3 from strings of digits."""
     second = first if second is None else second
     own = {"budgets": (3,), **changes.pop("settings", {})}
-    attacks = tuple(AttackFacts(name=n, kind="k", revision=1, params={"steps": 5}) for n in NAMES)
+    attacks = tuple(
+        AttackIdentity(name=n, kind="k", revision=1, params={"steps": 5}) for n in NAMES
+    )
     ids = tuple(range(len(clean)))
     bits = BudgetBits(
         budget=3, robust={"one": first, "two": second}, ensembles={"worst-case": NAMES}
@@ -299,7 +301,7 @@ def test_what_differs_is_named_and_never_passes(changes, named):
         first, second, revision, steps = changes["attacks"]
         changes = {
             "attacks": tuple(
-                AttackFacts(name=n, kind="k", revision=revision, params={"steps": steps})
+                AttackIdentity(name=n, kind="k", revision=revision, params={"steps": steps})
                 for n in (first, second)
             )
         }
@@ -312,7 +314,7 @@ def test_what_differs_is_named_and_never_passes(changes, named):
 
 def test_an_attack_on_one_side_only_is_named():
     before = side("11", "11")
-    attacks = (*before.attacks, AttackFacts(name="three", kind="k", revision=1, params={}))
+    attacks = (*before.attacks, AttackIdentity(name="three", kind="k", revision=1, params={}))
     more = before.budgets[0].model_copy(
         update={"robust": {**before.budgets[0].robust, "three": "11"}}
     )

@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from robust0.models.build import ModelSpec, build
+from robust0.models.build import NetworkSpec, build
 from robust0.models.checkpoint import Metadata, save
 
 
 @pytest.fixture(scope="session")
-def thin_spec() -> ModelSpec:
-    return ModelSpec(
+def thin_spec() -> NetworkSpec:
+    return NetworkSpec(
         "preact_resnet18_w8", 10, (3, 32, 32), mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25)
     )
 
 
 @pytest.fixture(scope="session")
-def thin_bytes(thin_spec: ModelSpec, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+def thin_bytes(thin_spec: NetworkSpec, tmp_path_factory: pytest.TempPathFactory) -> bytes:
     path = tmp_path_factory.mktemp("thin") / "thin.safetensors"
     save(path, build(thin_spec), Metadata.of(thin_spec))
     return path.read_bytes()

@@ -3,13 +3,13 @@ import timm
 import torch
 
 from robust0.errors import ModelError
-from robust0.models.build import ModelSpec, build, check_arguments, check_name, create, skeleton
+from robust0.models.build import NetworkSpec, build, check_arguments, check_name, create, skeleton
 
 RGB = {"mean": (0.0, 0.0, 0.0), "std": (1.0, 1.0, 1.0)}
 
 
 def spec(arch, size=32, classes=10, **arguments):
-    return ModelSpec(arch, classes, (3, size, size), arch_args=arguments, **RGB)
+    return NetworkSpec(arch, classes, (3, size, size), arch_args=arguments, **RGB)
 
 
 def test_the_seed_decides_the_weights():
@@ -29,15 +29,15 @@ def test_it_is_in_train_mode_and_its_statistics_are_untouched():
 
 
 def test_normalisation_is_inside():
-    plain = ModelSpec("preact_resnet18_w8", 10, (3, 32, 32), (0.0,) * 3, (1.0,) * 3)
-    inside = ModelSpec("preact_resnet18_w8", 10, (3, 32, 32), (0.5,) * 3, (0.25,) * 3)
+    plain = NetworkSpec("preact_resnet18_w8", 10, (3, 32, 32), (0.0,) * 3, (1.0,) * 3)
+    inside = NetworkSpec("preact_resnet18_w8", 10, (3, 32, 32), (0.5,) * 3, (0.25,) * 3)
     images = torch.rand(2, 3, 32, 32)
     expected = build(plain).eval()((images - 0.5) / 0.25)
     torch.testing.assert_close(build(inside).eval()(images), expected)
 
 
 def test_channels_follow_the_images():
-    grey = ModelSpec("resnet18_small", 3, (1, 28, 28), (0.0,), (1.0,))
+    grey = NetworkSpec("resnet18_small", 3, (1, 28, 28), (0.0,), (1.0,))
     assert build(grey).network.conv1.in_channels == 1
     assert grey.create_args() == {"num_classes": 3, "in_chans": 1}
 

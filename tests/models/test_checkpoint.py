@@ -14,7 +14,7 @@ import robust0
 from robust0.errors import ModelError
 from robust0.models import checkpoint
 from robust0.models.adapt import plan
-from robust0.models.build import ModelSpec, build
+from robust0.models.build import NetworkSpec, build
 from robust0.models.checkpoint import Metadata, load, load_weights, read_metadata, save
 from robust0.models.normalize import bare
 
@@ -231,7 +231,7 @@ def test_a_running_statistic_that_is_not_a_number(thin_spec, tmp_path):
 
 
 def test_the_weights_of_another_network(thin_model, tmp_path):
-    other = ModelSpec("preact_resnet18_w16", 10, (3, 32, 32), (0.0,) * 3, (1.0,) * 3)
+    other = NetworkSpec("preact_resnet18_w16", 10, (3, 32, 32), (0.0,) * 3, (1.0,) * 3)
     with pytest.raises(ModelError, match=r"a network other than preact_resnet18_w16.*conv1"):
         save(tmp_path / "x.safetensors", thin_model, Metadata.of(other))
 

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file
 
 from robust0.errors import ModelError
-from robust0.models.build import ModelSpec, build
+from robust0.models.build import NetworkSpec, build
 from robust0.models.checkpoint import load
 from robust0.models.convert import convert
 from robust0.models.convert_worker import main
@@ -61,7 +61,7 @@ def test_code_in_a_pickle_is_refused_and_not_run(source, tmp_path, thin_spec):
 
 def test_the_weights_of_another_network(state, source, tmp_path):
     torch.save(state, source)
-    other = ModelSpec("preact_resnet18_w8", 100, (3, 32, 32), (0.0,) * 3, (1.0,) * 3)
+    other = NetworkSpec("preact_resnet18_w8", 100, (3, 32, 32), (0.0,) * 3, (1.0,) * 3)
     with pytest.raises(ModelError, match=r"old\.pth has 'linear\.weight' in shape \(10, 64\)"):
         convert(source, tmp_path / "new.safetensors", other)
 

@@ -5,12 +5,12 @@ import pytest
 from pydantic import ValidationError
 
 from robust0.errors import ModelError
-from robust0.models.build import ModelSpec
+from robust0.models.build import NetworkSpec
 from robust0.models.checkpoint import load, read_metadata
 from robust0.models.metadata import SCHEMA, Budget, Metadata, read
 
 PATH = Path("weights.safetensors")
-SPEC = ModelSpec("resnet18_small", 2, (1, 28, 28), (0.5,), (0.25,), {"drop_rate": 0.1})
+SPEC = NetworkSpec("resnet18_small", 2, (1, 28, 28), (0.5,), (0.25,), {"drop_rate": 0.1})
 
 
 def full():

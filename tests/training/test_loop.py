@@ -16,7 +16,7 @@ from robust0.runs.folder import read_lines
 from robust0.training import loop
 from robust0.training import snapshot as snapshots
 from robust0.training.guards import HealthCheck
-from robust0.training.meter import Meter
+from robust0.training.meter import StepMeter
 from robust0.training.methods.base import StepResult
 from robust0.training.methods.inner import NoAttack
 from robust0.training.methods.labels import FixedTargets
@@ -304,7 +304,7 @@ def test_a_resumed_run_still_shows_its_alarm(tmp_path):
 
 
 def test_steps_that_a_loss_scaler_skips_do_not_look_like_an_explosion():
-    meter, check = Meter(torch.device("cpu")), HealthCheck()
+    meter, check = StepMeter(torch.device("cpu")), HealthCheck()
     result = StepResult(torch.tensor(1.0), {}, None, None)
     for number in range(10):
         for norm in (2.0, float("inf") if number == 7 else 4.0):

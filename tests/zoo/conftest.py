@@ -11,7 +11,7 @@ from torch import nn
 from robust0.auditing.finish import rebuild_report
 from robust0.commands.zoo_add import Publication, add
 from robust0.download import fetch
-from robust0.models.build import ModelSpec, build
+from robust0.models.build import NetworkSpec, build
 from robust0.models.checkpoint import Budget, Metadata, save
 from tests.auditing.factory_report import Recipe, make_run
 
@@ -27,7 +27,7 @@ def save_model(
     **facts: object,
 ) -> str:
     """A network that says of itself what robust0 harden would; its sha256."""
-    spec = ModelSpec(arch, 10, (3, 32, 32), (0.5,) * 3, (0.25,) * 3)
+    spec = NetworkSpec(arch, 10, (3, 32, 32), (0.5,) * 3, (0.25,) * 3)
     known = {
         "dataset": "sample", "variant": "official", "method": "fast-ls-l0", "epochs": 7, "seed": 3,
         "train_budget": Budget(unit="pixel", sites=18), "recipe": "ab" * 32,

@@ -1,13 +1,19 @@
 """One run of the training attack: Sparse-PGD for one or a few steps on a whole batch."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor, nn
 
 from robust0.attacks.base import Reply, Rows
-from robust0.attacks.sparse_pgd import SparsePGD, SparsePGDState
 from robust0.losses import cross_entropy, divergence
-from robust0.training.methods.inner import Lesson, SparsePGDInner
 from robust0.training.methods.labels import one_hot
+
+if TYPE_CHECKING:
+    from robust0.attacks.sparse_pgd import SparsePGD, SparsePGDState
+    from robust0.training.methods.inner import Lesson, SparsePGDInner
 
 
 class Climb:
