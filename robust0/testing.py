@@ -30,8 +30,6 @@ def check_attack(attack: type[Attack[Any]], **settings: Any) -> None:  # noqa: A
     problem = _Problem.make()
     threats = [Threat.of(3, "pixel"), Threat.of(5, "feature"), Threat.of(1, "pixel")]
     for threat in threats:
-        if threat.unit not in made.serves:
-            continue
         outcomes = problem.attack(made, threat)
         _stays_within(made, problem, threat, outcomes)
         _same_in_any_company(made, problem, threat, outcomes)

@@ -41,6 +41,8 @@ class Threat:
     @classmethod
     def of(cls, budget: int, unit: Unit = "pixel") -> Threat:
         """The threat with this budget in this unit."""
+        if unit not in ("pixel", "feature"):
+            raise RecipeError(f"there is no unit {unit!r}", "count in pixel or feature")
         return cls(pixels=budget) if unit == "pixel" else cls(features=budget)
 
     @property

@@ -32,7 +32,6 @@ class Rows:
     classes: int
 
 
-UNITS = ("pixel", "feature", "row", "column", "patch")
 Value = int | float | str | bool | None
 Efforts = Mapping[str, Mapping[str, Value]]  # effort -> the settings that bound an attack's passes
 _FIXED = frozenset({"clean", "labels", "ids"})
@@ -157,7 +156,6 @@ class Attack(ABC, Generic[S]):
     black_box: ClassVar[bool] = False  # asks for logits only
     leaves_budget: ClassVar[bool] = False  # iterates may exceed the budget (minimum norm)
     mixed: ClassVar[bool] = False  # follows gradients, and searches blindly where they mislead
-    serves: ClassVar[tuple[str, ...]] = UNITS  # what it can search for
     efforts: ClassVar[Efforts] = {}
     configured: ClassVar[tuple[Configured, ...]]  # the names it has in a battery
 

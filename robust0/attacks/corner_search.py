@@ -66,7 +66,6 @@ class CornerSearch(Attack[CornerSearchState]):
     kind: ClassVar[str] = "corner-search"
     revision: ClassVar[int] = 1
     black_box: ClassVar[bool] = True
-    serves: ClassVar[tuple[str, ...]] = ("pixel", "feature")
     efforts: ClassVar[Efforts] = {
         "smoke": {"forwards": 50},
         "quick": {"forwards": 1_000},

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from robust0.threat import Threat
 
 _MULTI_STEP = "[Zhong24] multi-step training"
+_RELEASE = "[Zhong25] release: one-step training"
 _ONE_STEP = "source: robust0, from Table 3"
 Gradient = Literal["projected", "unprojected", "rand"]
 
@@ -61,8 +62,8 @@ class SparsePGDInner:
     kind: ClassVar[str] = "sparse-pgd"
     source: ClassVar[str] = "Sec. 5.1"
     steps: Count = setting(1, "updates of mask and magnitude per batch", "Sec. 5.1")
-    alpha: Positive = setting(0.25, "step of the magnitudes", "[Zhong24]")
-    beta: Positive = setting(0.25, "step of the mask, times the root of the sites", "[Zhong24]")
+    alpha: Positive = setting(1.0, "step of the magnitudes", _RELEASE)
+    beta: Positive = setting(1.0, "step of the mask, times the root of the sites", _RELEASE)
     patience: Count = setting(10, "unchanged masks before a mask is drawn anew", "[Zhong24]")
     gradient: Gradient = setting(
         "rand", "gradient of the magnitudes; rand: a fair choice per batch", "[Zhong24]"
@@ -91,6 +92,8 @@ class SparsePGDInner:
             return {}
         return {
             "steps": (steps, "Sec. 5.2"),
+            "alpha": (0.25, "[Zhong24]"),
+            "beta": (0.25, "[Zhong24]"),
             "select": ("best", _MULTI_STEP),
             "skip_misclassified": (True, _MULTI_STEP),
             "stop_early": (True, _MULTI_STEP),
