@@ -169,6 +169,12 @@ def test_the_class_is_chosen_on_the_first_samples_only():
     assert setting().decide([5, 5], [100, 900]).label is None
 
 
+def test_a_gap_of_nothing_abstains(monkeypatch):
+    monkeypatch.setattr("robust0.certificates.ablation.lower_bound", lambda *_: 0.5)
+    found = setting().decide([10, 0], [600, 400])
+    assert (found.label, found.radius) == (None, 0)
+
+
 def test_the_gap_certifies_what_has_no_majority():
     counts = [450, 50, 60, 70, 90, 90, 90, 100]
     chosen = [10] + [0] * 7
