@@ -9,6 +9,8 @@ from robust0.lazy import torch
 if TYPE_CHECKING:
     from torch import Tensor
 
+NEARLY_FOOLED = 0.5  # margin below which the adaptive loss is the margin itself
+
 
 def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     """(B,) cross entropy; labels are class indices (B,) or distributions (B, K).
@@ -26,6 +28,16 @@ def margin(logits: Tensor, labels: Tensor) -> Tensor:
     """(B,) label's logit minus the best other logit; negative means misclassified."""
     others = logits.scatter(1, labels[:, None], float("-inf"))
     return logits.gather(1, labels[:, None])[:, 0] - others.amax(dim=1)
+
+
+def adaptive(logits: Tensor, labels: Tensor, target: Tensor) -> Tensor:
+    """(B,) the negative margin where that margin is below 0.5, cross entropy to target elsewhere.
+
+    A nearly fooled image is pushed over the boundary, a safe one away from its target: the loss of
+    the training attack in the release of [Zhong25].
+    """
+    distance = margin(logits, labels)
+    return torch.where(distance < NEARLY_FOOLED, -distance, cross_entropy(logits, target))
 
 
 def _softplus(values: Tensor) -> Tensor:

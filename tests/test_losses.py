@@ -3,7 +3,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from robust0.losses import cross_entropy, divergence, margin
+from robust0.losses import adaptive, cross_entropy, divergence, margin
 
 LOGITS = torch.tensor([[2.0, -1.0, 0.5], [0.0, 3.0, 3.0], [-4.0, -2.0, -3.0]])
 LABELS = torch.tensor([0, 1, 2])
@@ -34,6 +34,15 @@ def test_a_negative_margin_is_a_misclassification(values, label):
     logits = torch.tensor([values])
     lead = float(margin(logits, torch.tensor([label])))
     assert (lead < 0) == any(value > values[label] for value in values)
+
+
+def test_adaptive_is_the_negative_margin_below_a_half_and_cross_entropy_from_there_on():
+    logits = torch.tensor([[2.0, 1.5, 0.0], [2.0, 1.75, 0.0], [0.0, 2.0, 0.0], [9.0, 0.0, 0.0]])
+    labels = torch.zeros(4, dtype=torch.int64)
+    target = torch.tensor([[0.8, 0.1, 0.1]]).expand(4, 3)
+    entropy = cross_entropy(logits, target)
+    expected = [entropy[0].item(), -0.25, 2.0, entropy[3].item()]
+    assert adaptive(logits, labels, target).tolist() == expected
 
 
 def test_cross_entropy_is_minus_the_log_probability():

@@ -20,8 +20,6 @@ from robust0.training.methods.named import ALIASES, FAMILIES, expand, find_metho
 
 PARTS: Final = tuple(FAMILIES)
 CUSTOM: Final = "custom"
-# The settings that make a method the method it is; all others are its tuning.
-_IDENTITY: Final = (*((part, "kind") for part in PARTS), ("inner", "loss"))
 
 
 def chosen(training: Tree) -> str | None:
@@ -57,9 +55,15 @@ def expand_training(training: Branch) -> Branch:
     find_method(name, origin_of(named).says(""))
     expanded = spelled_out(name, given)
     parts = merge(expanded, given)
-    if any(value_at(parts, *path) != value_at(expanded, *path) for path in _IDENTITY):
+    if _identity(parts) != _identity(expanded):
         named = Leaf(CUSTOM, Origin("derived", f"parts differ from {name}"))
     return {**training, "method": named, **parts}
+
+
+def _identity(parts: Branch) -> tuple[object, ...]:
+    """What makes a method the method it is; all other settings are its tuning."""
+    kinds = (value_at(parts, part, "kind") for part in PARTS)
+    return (*kinds, value_at(parts, "inner", "loss") == "kl")
 
 
 def _complete(given: Branch, origin: Origin) -> Branch:

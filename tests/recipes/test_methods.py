@@ -3,49 +3,59 @@ import pytest
 from robust0.errors import RecipeError
 from robust0.recipes.load import load_recipe
 from robust0.recipes.methods import CUSTOM, PARTS
-from robust0.training.methods.named import ALIASES, expand, find_method, method_names, methods
-
-BASES = ("standard", "sparse-at", "tradeoff", "strades-t", "strades-f", "free-at")
-SUFFIXES = ("", "+s", "+n", "+sn", "+ls", "+lsn")
-NAMES = tuple(base + suffix for base in BASES for suffix in SUFFIXES)
+from robust0.training.methods.named import (
+    ALIASES,
+    FAMILIES,
+    expand,
+    find_method,
+    method_names,
+    methods,
+)
 
 
 def resolve(*overrides):
     return load_recipe("cifar10", overrides=overrides).recipe.training
 
 
-def test_every_name_of_the_paper_is_there():
-    assert set(methods()) == set(NAMES)
-    assert set(method_names()) == {*NAMES, "fast-ls-l0", "fast-ls-l0-f"}
-    assert all(method.summary for method in methods().values())
-
-
-@pytest.mark.parametrize("steps", [1, 20])
 @pytest.mark.parametrize("name", method_names())
-def test_every_name_resolves_to_four_parts(name, steps):
-    attacked = not name.startswith(("standard", "free-at"))
-    training = resolve(f"training.method={name}", *[f"training.inner.steps={steps}"][:attacked])
-    canonical = ALIASES.get(name, name)
-    base, _, suffix = canonical.partition("+")
+def test_every_name_becomes_the_parts_it_declares(name):
+    method, training = find_method(name), resolve(f"training.method={name}")
+    assert method.summary
     assert training.method == name
-    assert training.noise.kind == ("sparse" if "n" in suffix else "none")
-    kinds = {"s": "self-adaptive", "sn": "self-adaptive", "ls": "smoothed", "lsn": "smoothed"}
-    assert training.labels.kind == kinds.get(suffix, "hard")
-    assert training.step.kind == ("free-at" if base == "free-at" else "plain")
-    objective = {"standard": "clean", "tradeoff": "tradeoff"}
-    objective |= dict.fromkeys(("sparse-at", "free-at"), "adversarial")
-    assert training.objective.kind == objective.get(base, "trades")
-    if not attacked:
-        assert training.inner.kind == "none"
-        return
-    inner = training.inner
-    assert inner.loss == ("kl" if base == "strades-f" else "ce")
-    assert inner.labels == ("soft" if suffix in ("s", "sn") else "hard")
-    assert (inner.steps, inner.patience, inner.gradient) == (steps, 10, "rand")
-    many = steps > 1
-    assert (inner.alpha, inner.beta) == ((0.25, 0.25) if many else (1.0, 1.0))
-    assert inner.select == ("best" if many else "last")
-    assert (inner.skip_misclassified, inner.stop_early) == (many, many)
+    for part, registry in FAMILIES.items():
+        kind = getattr(method, part)
+        assert kind in registry
+        assert getattr(training, part).kind == kind
+    attacked = training.inner.kind != "none" or training.step.attacks
+    assert attacked == training.objective.needs_adversarial
+
+
+def attacked_methods():
+    return [name for name in method_names() if find_method(name).inner == "sparse-pgd"]
+
+
+@pytest.mark.parametrize("name", attacked_methods())
+def test_the_attack_takes_its_loss_and_labels_from_the_method(name):
+    method, inner = find_method(name), resolve(f"training.method={name}").inner
+    assert inner.loss == method.inner_loss
+    assert inner.labels == ("soft" if method.labels == "self-adaptive" else "hard")
+
+
+@pytest.mark.parametrize("name", attacked_methods())
+def test_the_steps_decide_on_sizes_and_early_stopping(name):
+    one = resolve(f"training.method={name}").inner
+    many = resolve(f"training.method={name}", "training.inner.steps=20").inner
+    assert (one.alpha, one.beta, one.select) == (1.0, 1.0, "last")
+    assert (many.alpha, many.beta, many.select) == (0.25, 0.25, "best")
+    assert [(inner.skips, inner.stops) for inner in (one, many)] == [(False,) * 2, (True,) * 2]
+
+
+def test_the_flagship_is_what_the_paper_calls_by_its_name():
+    training = resolve("training.method=fast-ls-l0")
+    kinds = [getattr(training, part).kind for part in PARTS]
+    assert kinds == ["sparse", "self-adaptive", "sparse-pgd", "trades", "plain"]
+    assert resolve("training.method=fast-ls-l0-f").inner.loss == "kl"
+    assert resolve("training.method=strades-t+ls").labels.kind == "smoothed"
 
 
 def test_the_values_of_the_paper():
@@ -82,16 +92,22 @@ def test_explicit_settings_tune_the_method():
     training = resolve("training.labels.momentum=.7", "training.inner.select=best")
     assert training.method == "fast-ls-l0"
     assert (training.labels.momentum, training.labels.start) == (0.7, 0.5)
-    assert (training.inner.select, training.inner.skip_misclassified) == ("best", False)
+    assert (training.inner.select, training.inner.skips) == ("best", False)
 
 
-def test_twenty_steps_without_early_stopping():
-    inner = resolve(
-        "training.inner.steps=20",
-        "training.inner.stop_early=false",
-        "training.inner.skip_misclassified=false",
-    ).inner
-    assert (inner.steps, inner.select, inner.stop_early) == (20, "best", False)
+def test_twenty_steps_with_and_without_early_stopping():
+    steps = "training.inner.steps=20"
+    inner = resolve(steps, "training.inner.early_stopping=false").inner
+    assert (inner.steps, inner.select, inner.skips, inner.stops) == (20, "best", False, False)
+    inner = resolve(steps, "training.inner.stop_early=false").inner
+    assert (inner.skips, inner.stops) == (True, False)
+    inner = resolve("training.inner.early_stopping=true").inner
+    assert (inner.steps, inner.skips, inner.stops) == (1, True, True)
+
+
+def test_the_adaptive_loss_is_a_tuning_of_the_method():
+    training = resolve("training.inner.loss=adaptive", "training.inner.gradient=unprojected")
+    assert (training.method, training.inner.loss) == ("fast-ls-l0", "adaptive")
 
 
 @pytest.mark.parametrize(

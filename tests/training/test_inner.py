@@ -1,14 +1,18 @@
 """The inner attack: its budget, its options, and the model it must leave alone."""
 
 import copy
+from dataclasses import replace
 
 import pytest
 import torch
 from torch import nn
 
-from robust0.losses import cross_entropy
+from robust0.attacks.sparse_pgd import SparsePGD
+from robust0.losses import cross_entropy, margin
+from robust0.models.fast.oracle import frozen
 from robust0.rng import Stream
 from robust0.threat import Threat
+from robust0.training.methods.climb import Climb
 from robust0.training.methods.inner import Lesson, SparsePGDInner
 from robust0.training.methods.labels import one_hot
 
@@ -112,6 +116,70 @@ def test_early_stopping_returns_the_first_misclassified_point():
     fallen = copy.deepcopy(net).eval()(early).argmax(dim=1) != given.labels
     assert fallen.any()
     assert losses(net, early, given)[fallen].mean() < losses(net, late, given)[fallen].mean()
+
+
+def test_one_switch_is_both_halves_of_early_stopping_and_each_can_be_set_alone():
+    net = network()
+    given = lesson(net, Threat(pixels=12))
+    both = SparsePGDInner(steps=5, select="best", skip_misclassified=True, stop_early=True)
+    switched = SparsePGDInner(steps=5, select="best", early_stopping=True)
+    assert torch.equal(both(net, given), switched(net, given))
+    parts = replace(switched, skip_misclassified=False)
+    assert (parts.skips, parts.stops) == (False, True)
+    assert not torch.equal(parts(net, given)[:6], given.images[:6])
+    parts = replace(switched, stop_early=False)
+    assert (parts.skips, parts.stops) == (True, False)
+
+
+@pytest.mark.parametrize("select", ["last", "best"])
+def test_a_success_at_the_random_start_neither_stops_an_image_nor_counts(select):
+    class Lost(nn.Module):
+        """Right on clean images, wrong on any other: the random start fools it already."""
+
+        def forward(self, images):
+            looks.append(len(images))
+            same = (images - given.images[: len(images)]).flatten(1).abs().sum(dim=1) == 0
+            right = torch.where(same, 50.0, -50.0)[:, None] * given.target[: len(images)]
+            brightness = images.flatten(1).mean(dim=1, keepdim=True)
+            return right + brightness * torch.tensor([0.0, 1.0, 0.0, 0.0])
+
+    looks: list[int] = []
+    given = replace(lesson(network()), labels=torch.zeros(24, dtype=torch.int64))
+    given = replace(given, target=one_hot(given.labels, 4))
+    attack = SparsePGDInner(steps=3, select=select, early_stopping=True)
+    found = attack(Lost(), given)
+    # Clean, the start, the first step, at which all leave.
+    assert looks == [24, 24, 24]
+    climb = Climb(attack, SparsePGD(), network(), given)
+    start = climb.attack.ask(climb.attack.start(climb._rows()))
+    assert not torch.equal(found, start)
+
+
+def test_the_adaptive_loss_attacks_near_images_by_margin_and_safe_ones_by_cross_entropy():
+    net = network()
+    given = lesson(net)
+    attack = SparsePGDInner(loss="adaptive")
+    climb = Climb(attack, SparsePGD(projected=True), net, given)
+    with frozen(net):
+        images = climb.attack.ask(climb.attack.start(climb._rows()))
+        logits, slope = climb._gradient(images)
+        leaf = images.clone().requires_grad_()
+        near = margin(logits, given.labels) < 0.5
+        by_margin = torch.autograd.grad(-margin(net(leaf), given.labels).sum(), leaf)[0]
+        by_entropy = torch.autograd.grad(cross_entropy(net(leaf), given.target).sum(), leaf)[0]
+    assert near.any()
+    assert not near.all()
+    expected = torch.where(near[:, None, None, None], by_margin, by_entropy)
+    torch.testing.assert_close(slope, given.threat.view(expected))
+    assert not torch.equal(attack(net, given), SparsePGDInner()(net, given))
+
+
+def test_the_adaptive_attack_keeps_the_iterate_of_highest_cross_entropy():
+    net = network()
+    given = lesson(net)
+    clean = losses(net, given.images, given)
+    best = losses(net, SparsePGDInner(steps=8, select="best", loss="adaptive")(net, given), given)
+    assert (best >= clean - 1e-6).all()
 
 
 def test_the_coin_decides_between_projected_and_unprojected():

@@ -71,13 +71,19 @@ class SparsePGDInner:
     select: Literal["last", "best"] = setting(
         "last", "iterate that is trained on: the last, or the one of highest loss", _ONE_STEP
     )
-    skip_misclassified: bool = setting(
-        False, "return images clean that are misclassified already", _ONE_STEP
+    early_stopping: bool = setting(
+        False, "skip misclassified images and stop at the first success, both", _ONE_STEP
     )
-    stop_early: bool = setting(False, "stop an image at its first misclassification", _ONE_STEP)
-    loss: Literal["ce", "kl"] = setting(
+    skip_misclassified: bool | None = setting(
+        None, "return images clean that are misclassified already; null: as early_stopping"
+    )
+    stop_early: bool | None = setting(
+        None, "stop an image at its first misclassification; null: as early_stopping"
+    )
+    loss: Literal["ce", "adaptive", "kl"] = setting(
         "ce",
-        "what the attack maximises: CE to the label or KL to the start's prediction",
+        "what the attack maximises: CE to the label, adaptive (the negative margin where it is "
+        "below 0.5, CE elsewhere) or KL to the start's prediction",
         "Sec. 5.1",
     )
     labels: Literal["soft", "hard"] = setting(
@@ -95,9 +101,19 @@ class SparsePGDInner:
             "alpha": (0.25, "[Zhong24]"),
             "beta": (0.25, "[Zhong24]"),
             "select": ("best", _MULTI_STEP),
-            "skip_misclassified": (True, _MULTI_STEP),
-            "stop_early": (True, _MULTI_STEP),
+            "early_stopping": (True, _MULTI_STEP),
         }
+
+    @property
+    def skips(self) -> bool:
+        """Whether misclassified images stay clean."""
+        given = self.skip_misclassified
+        return self.early_stopping if given is None else given
+
+    @property
+    def stops(self) -> bool:
+        """Whether an image leaves at its first misclassification."""
+        return self.early_stopping if self.stop_early is None else self.stop_early
 
     def __call__(self, model: nn.Module, lesson: Lesson) -> Tensor:
         """Adversarial images within the training budget of the lesson's images."""
