@@ -122,6 +122,7 @@ class Subject(Frozen):
     data_fingerprint: str
     image_ids: str = Field(description="sha256 of the attacked ids")
     images: int
+    choice: str = Field("", description="how the images were chosen")
     classes: int
     mean: tuple[float, ...]
     std: tuple[float, ...]

@@ -78,6 +78,11 @@ def subject(results: Results) -> str:
     return f"{model} · {tidy(facts.dataset)} {tidy(facts.split)}, {facts.images:,} images"
 
 
+def choice(results: Results) -> str:
+    """How the images were chosen."""
+    return f"images: {tidy(results.subject.choice) or 'not recorded how they were chosen'}"
+
+
 def identity(results: Results, budget: int | None = None) -> str:
     """What a number must name: battery, effort, budget and unit, image count, seed."""
     count = len(results.budgets[0].attacks) if results.budgets else 0

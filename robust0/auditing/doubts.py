@@ -10,6 +10,8 @@ from robust0.records import CLEAN, Flag, Verdict
 POINTS = 0.002  # of all images: 0.2 points, the threshold of AutoAttack's checks
 GAP = 0.02  # between the best attack and all together
 LATE = 0.9  # of an attack's passes
+THIN = 0.25  # of the images that a class would have if all had as many
+_MOST_NAMED = 6
 
 
 def doubts(
@@ -25,6 +27,7 @@ def doubts(
         for attack in facts.attacks
     }  # fmt: skip
     found = [
+        _thin_classes(facts, verdicts),
         _violations(verdicts),
         _black_box(facts, verdicts, images),
         _late_hits(facts, verdicts, images),
@@ -33,6 +36,33 @@ def doubts(
         _above_curve(facts, verdicts, images),
     ]
     return tuple(flag for flag in found if flag is not None)
+
+
+def _thin_classes(facts: Facts, verdicts: Sequence[Verdict]) -> Flag | None:
+    """Classes that the images hardly show: the numbers say little about them."""
+    held = Counter(v.label for v in verdicts if v.attack == CLEAN)
+    enough = THIN * held.total() / len(facts.class_names)
+    named = list(enumerate(facts.class_names))
+    missing = [name for label, name in named if not held[label]]
+    thin = [name for label, name in named if 0 < held[label] < enough]
+    if not held or not (missing or thin):
+        return None
+    parts = [f"{len(missing)} of {len(named)} classes have no image ({_some(missing)})"] * bool(
+        missing
+    )
+    parts += [f"{len(thin)} have fewer than a quarter of an equal share ({_some(thin)})"] * bool(
+        thin
+    )
+    return Flag(
+        name="thin-classes",
+        fatal=False,
+        message=f"{' and '.join(parts)}: the numbers say little about them",
+    )
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_NAMED
+    return ", ".join([*names[:_MOST_NAMED], *([f"{more} more"] if more > 0 else [])])
 
 
 def _violations(verdicts: Sequence[Verdict]) -> Flag | None:

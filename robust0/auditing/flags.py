@@ -1,7 +1,7 @@
-"""Is this evaluation believable? Checks of the model before the first attack (ALGORITHMS 8).
+"""Is this evaluation believable? Checks of the model before the first attack .
 
 All of them are fatal under ``--strict``: each means that attacks cannot do their work, or that
-their answers cannot be repeated. They look at the first images only and draw nothing at random
+their answers cannot be repeated. They look at some of the images and draw nothing at random
 that does not follow from the seed, so that equal runs raise equal flags.
 """
 
@@ -38,8 +38,8 @@ def check(
     Args:
         oracle: the model.
         fetch: images, labels and ids by position.
-        first: positions of the first images of the run.
-        correct: positions of the first correctly classified ones.
+        first: positions of images of the run.
+        correct: positions of correctly classified ones.
         threat: the largest budget of the run.
         seed: of the random starts.
     """

@@ -2,11 +2,19 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from robust0.auditing.attempts import Key
 from robust0.records import CLEAN, Verdict
 
 Stage = tuple[int, str]  # (budget, attack)
+T = TypeVar("T")
+
+
+def spread(items: Sequence[T], count: int) -> list[T]:
+    """This many, evenly spread, in their order; all if there are no more."""
+    count = min(count, len(items))
+    return [items[place * len(items) // count] for place in range(count)]
 
 
 @dataclass(slots=True)

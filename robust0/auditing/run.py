@@ -15,7 +15,7 @@ from robust0.auditing.flags import CONTROL_IMAGES, check
 from robust0.auditing.guards import enough_memory, searching
 from robust0.auditing.interval import accuracy
 from robust0.auditing.job import AuditJob
-from robust0.auditing.plan import Book, Stage
+from robust0.auditing.plan import Book, Stage, spread
 from robust0.auditing.progress import PassMeter, Tally
 from robust0.auditing.store import Store, drop_parts, read_clock, writing
 from robust0.auditing.summary import summarise
@@ -132,14 +132,11 @@ class _Run:
         known = read_checks(folder) if folder is not None else None
         if known is None:
             correct = [self.position[image] for image in self.ids if image in self.book.correct]
-            first = range(min(self.oracle.rows, len(self.ids)))
+            # Spread: the first ones may all be of one class.
+            some = spread(range(len(self.ids)), self.oracle.rows)
+            right = spread(correct, CONTROL_IMAGES)
             threat = self.job.threat(self.plan.budgets[0])
-            known = tuple(
-                check(
-                    self.oracle, self._fetch, first, correct[:CONTROL_IMAGES], threat,
-                    self.job.seed,
-                )
-            )  # fmt: skip
+            known = tuple(check(self.oracle, self._fetch, some, right, threat, self.job.seed))
             if folder is not None:
                 with writing(folder):
                     write_checks(folder, known)

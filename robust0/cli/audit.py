@@ -77,7 +77,7 @@ def audit(
         UnitName | None, typer.Option(help="What --eps counts; default: pixels.")
     ] = None,
     images: Annotated[
-        int | None, typer.Option(min=1, help="The first N test images; default: 1,000.")
+        int | None, typer.Option(min=1, help="How many test images; default: 1,000.")
     ] = None,
     effort: Annotated[
         EffortName | None, typer.Option(help="Budgets of the attacks; default: quick.")

@@ -22,7 +22,7 @@ from robust0.commands.audit_recipe import (
     resolve,
 )
 from robust0.commands.build_audit import AuditRequest, build_audit
-from robust0.data.imageset import ImageSet
+from robust0.data.choice import choose
 from robust0.distributed import World
 from robust0.errors import RunError
 from robust0.events import Transfer
@@ -129,12 +129,17 @@ def _build(
     warnings: tuple[str, ...],
 ) -> AuditJob:
     recipe = resolved.recipe
-    data, notes = _test_images(resolved, options.data_dir, progress)
+    wanted = recipe.audit.images
+    whole = open_images(recipe.dataset, "test", options.data_dir, progress)
+    data, choice = choose(whole, wanted)
+    few = wanted is not None and wanted > len(whole)
+    notes = (f"{whole.name} has only {len(whole):,} images: all are used",) if few else ()
     request = AuditRequest(
         subject=open_subject(reference, data, device, seed=recipe.audit.seed),
         audit=recipe.audit,
         unit=recipe.threat.unit,
         budgets=budgets,
+        choice=choice,
         recipe=section_hash(recipe, *SECTIONS),
         thorough=options.thorough,
         rows=options.batch_size,
@@ -144,17 +149,6 @@ def _build(
         warnings=warnings,
     )
     return build_audit(request)
-
-
-def _test_images(
-    resolved: Resolved, data_dir: Path | None, progress: Callable[[Transfer], None]
-) -> tuple[ImageSet, tuple[str, ...]]:
-    wanted = resolved.recipe.audit.images
-    data = open_images(resolved.recipe.dataset, "test", data_dir, progress)
-    count = min(wanted or len(data), len(data))
-    notes = (f"{data.name} has only {len(data):,} images: all are used",)
-    few = wanted is not None and wanted > len(data)
-    return data.subset(torch.arange(count)), notes if few else ()
 
 
 def _fresh_folder(job: AuditJob, moment: int) -> Path:

@@ -33,6 +33,7 @@ class AuditRequest:
     unit: Unit
     budgets: tuple[int, ...]
     recipe: str  # hash of the settings that the audit depends on
+    choice: str = "as given"  # how the images were chosen
     thorough: bool = False
     rows: int | None = None  # images per model call; None: what suits the device
     precision: Literal["auto", "fp32", "bf16"] = "auto"  # of the search
@@ -68,7 +69,7 @@ def build_audit(request: AuditRequest) -> AuditJob:
         device=device.type,
         torch=torch.__version__,
     )
-    subject = _subject(request.subject, classes)
+    subject = _subject(request.subject, classes, request.choice)
     running = tuple(name for name, _ in entries)
     order = AuditPlan(budgets, running, settings.mode == "cascade", request.thorough)
     facts = Facts(
@@ -142,7 +143,7 @@ def _class_names(given: RunSubject, classes: int) -> tuple[str, ...]:
     return known if len(known) == classes else tuple(str(label) for label in range(classes))
 
 
-def _subject(given: RunSubject, classes: int) -> Subject:
+def _subject(given: RunSubject, classes: int, choice: str) -> Subject:
     data = given.data
     ids = ",".join(str(image) for image in data.ids.tolist())
     return Subject(
@@ -152,9 +153,10 @@ def _subject(given: RunSubject, classes: int) -> Subject:
         method=given.method,
         dataset=data.name,
         split=data.split,
-        data_fingerprint=data.fingerprint,
+        data_fingerprint=data.content_fingerprint,
         image_ids=hashlib.sha256(ids.encode()).hexdigest(),
         images=len(data),
+        choice=choice,
         classes=classes,
         mean=given.mean,
         std=given.std,
@@ -211,7 +213,7 @@ def _about(facts: Facts) -> tuple[tuple[str, str], ...]:
         ("model", f"{subject.model}{digest}"),
         ("network", f"{subject.arch}, {subject.classes} classes"),
         ("normalisation", normalisation),
-        ("data", f"{subject.dataset} {subject.split}, the first {subject.images:,} images"),
+        ("data", f"{subject.dataset} {subject.split}, {subject.images:,} images: {subject.choice}"),
         ("budget", f"{', '.join(str(b) for b in settings.budgets)} {settings.unit}s"
          + (smaller if len(settings.budgets) > 1 else "")),
         ("mode", f"{settings.mode}, effort {settings.effort}, seed {settings.seed}"),

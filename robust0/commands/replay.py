@@ -64,7 +64,15 @@ def _kept(run: RunData, wanted: list[int]) -> ImageSet | None:
 def _recipe_data(run: RunData, data_dir: Path | None, progress: Progress) -> ImageSet:
     """The dataset of a run that keeps only examples of its images."""
     spec = load_recipe(str(run.folder / RECIPE)).recipe.dataset
-    return open_images(spec, "test", data_dir, progress)
+    whole = open_images(spec, "test", data_dir, progress)
+    known = set(whole.ids.tolist())
+    data = pick_ids(whole, [image for image in run.images if image in known])
+    if data.content_fingerprint != run.report.results.subject.data_fingerprint:
+        raise RunError(
+            f"{spec.name} no longer holds the images of the run in {run.folder}",
+            "give --data-dir with the same data, or audit the model anew",
+        )
+    return data
 
 
 def _text(value: object) -> str | None:

@@ -10,6 +10,7 @@ import torch
 from robust0.attacks import ATTACKS
 from robust0.auditing.facts import RunFile, write_run
 from robust0.auditing.job import AuditJob
+from robust0.auditing.plan import spread
 from robust0.auditing.rundata import RECIPE
 from robust0.commands.build_audit import AuditRequest, build_audit
 from robust0.data.imageset import ImageSet
@@ -17,7 +18,7 @@ from robust0.errors import ZooError
 from robust0.events import Transfer
 from robust0.files import write_text
 from robust0.gate.baseline import Baseline
-from robust0.gate.claims import SAMPLE, chosen
+from robust0.gate.claims import SAMPLE
 from robust0.models.checkpoint import read_metadata
 from robust0.recipes.load import settings_hash
 from robust0.recipes.schema import AttackSpec, AuditSpec
@@ -47,7 +48,7 @@ def open_verification(
         variant="paper" if card.variant == "paper" else "official",
     )  # fmt: skip
     if not full:
-        data = pick_ids(data, chosen(sorted(data.ids.tolist()), SAMPLE))
+        data = pick_ids(data, spread(sorted(data.ids.tolist()), SAMPLE))
     job = replace(_job(card, stored, weights, data, device), folder=folder)
     _write(folder, job, audit_spec(stored))
     return job
@@ -82,6 +83,7 @@ def _job(
         audit=audit,
         unit=settings.unit,
         budgets=settings.budgets,
+        choice=f"of those of the card {card.id}",
         recipe=settings_hash({"audit": audit.model_dump(mode="json")}),
         thorough=stored.thorough,
         rows=settings.compute_rows,

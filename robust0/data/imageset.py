@@ -23,13 +23,15 @@ _DECODERS = 8
 class DataOrigin:
     """What a set is called and where it was read from.
 
-    ``split`` is train or test, or all for a source that is not divided.
+    ``split`` is train or test, or all for a source that is not divided. ``shuffled`` says that the
+    stored order is known to be random.
     """
 
     name: str
     split: str
     class_names: tuple[str, ...]
     source: str
+    shuffled: bool = False
 
 
 class ImageSet(ABC):
@@ -77,6 +79,11 @@ class ImageSet(ABC):
         for block in (_bytes(self.ids), _bytes(self.labels), *self._content()):
             digest.update(block)
         return digest.hexdigest()
+
+    @cached_property
+    def content_fingerprint(self) -> str:
+        """A fingerprint that always covers the images themselves, if files must be read for it."""
+        return self.fingerprint
 
     @property
     @abstractmethod
@@ -167,7 +174,8 @@ class FileSet(ImageSet):
     """Images as files, decoded when asked for.
 
     The fingerprint covers ids, labels, relative paths, file sizes and the image size, but not the
-    files' bytes: hashing an ImageNet at every start would take longer than many an audit.
+    files' bytes: hashing an ImageNet at every start would take longer than many a training epoch.
+    ``content_fingerprint`` does read them; an audit asks for it, of the images it attacks.
     """
 
     def __init__(
@@ -183,6 +191,20 @@ class FileSet(ImageSet):
         require_labels(origin, labels)
         super().__init__(origin, labels, ids)
         self.files, self.image_size, self._sizes = files, image_size, sizes
+
+    @cached_property
+    def content_fingerprint(self) -> str:
+        """The fingerprint, with the bytes of every file."""
+        digest = hashlib.sha256(self.fingerprint.encode())
+        for position in range(len(self)):
+            try:
+                digest.update(hashlib.sha256(self.path(position).read_bytes()).digest())
+            except OSError as problem:
+                raise DataError(
+                    f"cannot read the image {self.path(position)}: {problem.strerror}",
+                    "repair or remove the file",
+                ) from problem
+        return digest.hexdigest()
 
     @property
     def image_shape(self) -> tuple[int, int, int]:

@@ -65,9 +65,8 @@ def open_imagenet100(
 def open_sample(split: Split) -> TensorSet:
     """The images inside the package; their ids are those they have in cifar10."""
     names = DATASETS["sample"].class_names
-    return _tensor_set(
-        DataOrigin("sample", split, names, str(embedded.folder())), embedded.read(split)
-    )
+    origin = DataOrigin("sample", split, names, str(embedded.folder()), shuffled=True)
+    return _tensor_set(origin, embedded.read(split))
 
 
 def open_fetched(
@@ -97,7 +96,11 @@ def open_fetched(
             f"{name} is not in the cache ({data_cache()})",
             hint + (", or use --data sample" if name == "cifar10" else ""),
         )
-    origin = DataOrigin(name, split, DATASETS[name].class_names, str(place.absolute()))
+    # GTSRB's training archive, of which the paper's split is a part, is sorted by class.
+    shuffled = name != "gtsrb" or (split, variant) == ("test", "official")
+    origin = DataOrigin(
+        name, split, DATASETS[name].class_names, str(place.absolute()), shuffled=shuffled
+    )
     if name == "gtsrb":
         arrays = gtsrb.read("train" if variant == "paper" else split, place)
         return gtsrb.select(arrays, split, variant, origin)

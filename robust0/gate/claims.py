@@ -48,13 +48,6 @@ class Comparison:
         return all(line.holds for line in self.lines)
 
 
-def chosen(ids: Sequence[int], count: int = SAMPLE) -> tuple[int, ...]:
-    """This many ids, evenly spread; all if there are no more."""
-    if len(ids) <= count:
-        return tuple(ids)
-    return tuple(ids[place * len(ids) // count] for place in range(count))
-
-
 def papers(card: Card, report: Report, stored: Baseline) -> list[str]:
     """Where card, report and stored verdicts contradict each other."""
     found = card.problems(report)

@@ -172,7 +172,9 @@ class AuditSpec(Section):
     effort: Literal["smoke", "quick", "standard", "paper"] = Field(
         "paper", description="budgets of the attacks"
     )
-    images: Count | None = Field(None, description="test images, from the first on; null: all")
+    images: Count | None = Field(
+        None, description="test images, the first ones or some of each class; null: all"
+    )
     attacks: Annotated[tuple[AttackSpec, ...], Field(min_length=1)] = Field(
         description="what is run, in this order"
     )

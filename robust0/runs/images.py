@@ -43,7 +43,7 @@ def open_audited(
     for candidate, kind in candidates:
         data = open_dataset(candidate, "test", data_dir=data_dir, progress=progress, variant=kind)
         same = pick_ids(data, [image for image in ids if image in set(data.ids.tolist())])
-        if same.fingerprint == fingerprint:
+        if same.content_fingerprint == fingerprint:
             return same
     raise DataError(
         f"{name} does not hold the images of the earlier audit",

@@ -35,6 +35,7 @@ def draw_report(report: Report, console: Console) -> None:
     results = report.results
     _say(console, f"robust0 audit · {wording.subject(results)}", "bold")
     _say(console, wording.identity(results), "dim")
+    _say(console, wording.choice(results), "dim")
     console.print()
     console.print(_numbers(report, console.width))
     for result in results.budgets:
@@ -202,6 +203,7 @@ def _plain(report: Report) -> None:
         writer.writerow(("curve", "any hit", point.budget, *numbers, share.images, *[""] * 6))
     writer.writerow(("subject", wording.subject(results)))
     writer.writerow(("identity", wording.identity(results)))
+    writer.writerow(("images", wording.choice(results)))
     for flag in results.flags:
         kind = "unreliable" if flag.fatal else "flag"
         writer.writerow((kind, wording.tidy(flag.name), wording.tidy(flag.message, 600)))

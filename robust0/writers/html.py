@@ -48,6 +48,7 @@ def render(run: RunData) -> str:
         run=run.report.run,
         largest=budgets[0] if budgets else None,
         identity=wording.identity(results),
+        choice=wording.choice(results),
         captions={result.budget: wording.identity(results, result.budget) for result in budgets},
         allowed={result.budget: _allowed(result) for result in budgets},
         meaning=wording.meaning(results),
@@ -122,6 +123,7 @@ def _facts(report: Report) -> list[tuple[str, list[tuple[str, str]]]]:
             [
                 ("dataset", f"{subject.dataset} {subject.split}"),
                 ("images; classes", f"{subject.images:,}; {subject.classes:,}"),
+                ("images chosen", subject.choice or "not recorded"),
                 ("data fingerprint", subject.data_fingerprint),
                 ("sha256 of the image ids", subject.image_ids),
             ],

@@ -28,7 +28,8 @@ def report_markdown(report: Report) -> str:
     lines = [
         f"## robust0 audit: {escaped(facts.model)}",
         "",
-        f"{escaped(facts.dataset)} {escaped(facts.split)}: {escaped(wording.identity(results))}",
+        f"{escaped(facts.dataset)} {escaped(facts.split)}: {escaped(wording.identity(results))}; "
+        f"{escaped(wording.choice(results))}",
         "",
         *_headline(report),
         "",

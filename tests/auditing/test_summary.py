@@ -108,6 +108,24 @@ def test_classes_at_the_largest_budget():
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        ([0] * 10 + [1] * 10, "1 of 3 classes have no image (z): the numbers"),
+        ([0] * 20 + [1] * 20 + [2], "1 have fewer than a quarter of an equal share (z)"),
+        ([0] * 40 + [1] * 4 + [2] * 4, ""),  # a quarter of 16
+    ],
+)
+def test_classes_that_are_missing_or_thin_are_noted(labels, words):
+    found = [
+        verdict(image, fooled=False).model_copy(update={"label": label})
+        for image, label in enumerate(labels)
+    ]
+    flags = {flag.name: flag for flag in summarise(facts(), found, ()).flags}
+    assert ("thin-classes" in flags) == bool(words)
+    assert not words or words in flags["thin-classes"].message
+
+
 def test_nothing_to_attack():
     results = run(facts(), {("w", 4): {}, ("b", 4): {}}, wrong=range(10))
     row = rows(results)["w"]

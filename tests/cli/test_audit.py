@@ -116,6 +116,20 @@ def test_json_on_stdout_is_the_report_and_the_rest_is_on_stderr(place, capfd):
     }  # fmt: skip
 
 
+def test_sorted_images_are_chosen_from_every_class_and_the_reports_say_so(place, capfd):
+    arrays = dict(np.load("line.npz"))
+    order = arrays["labels"].argsort(kind="stable")
+    np.savez("line.npz", images=arrays["images"][order], labels=arrays["labels"][order])
+    words = ["--images", "9", "-o", "run", "--output-format", "plain"]
+    assert run([*RUN, *words]) == 0
+    said = "9 of 40, drawn with a fixed seed, each class in turn"
+    assert all(said in " ".join(text.split()) for text in capfd.readouterr())
+    results = json.loads((place / "run" / "report.json").read_text())["results"]
+    assert [row["images"] for row in results["classes"]] == [3, 3, 3]
+    assert said in results["subject"]["choice"]
+    assert all(said in (place / "run" / f"report.{end}").read_text() for end in ("md", "html"))
+
+
 @pytest.mark.parametrize("form", ["rich", "plain", "markdown", "junit"])
 def test_every_form_goes_to_stdout(capfd, form):
     assert run([*RUN, "-o", "run", "--output-format", form, "--fail-under", "clean=50"]) == 0

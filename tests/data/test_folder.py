@@ -165,3 +165,21 @@ def test_imagenet100_wants_its_hundred_classes(tmp_path):
     assert data.class_names == tuple(wnids[::-1])
     assert data.labels.tolist() == list(range(99, -1, -1))
     assert data.image_shape == (3, 224, 224)
+
+
+def test_other_pixels_under_the_same_name_and_size_are_other_images(root):
+    path = root / "a" / "1.bmp"
+    picture(path, (70, 70), seed=1)
+    before = open_dataset(f"folder:{root}", "test")
+    content = before.content_fingerprint
+    size = path.stat().st_size
+    picture(path, (70, 70), seed=2)
+    after = open_dataset(f"folder:{root}", "test")
+    assert isinstance(after, FileSet)
+    assert path.stat().st_size == size
+    assert after.fingerprint == before.fingerprint  # of names and sizes alone
+    assert after.content_fingerprint != content
+    gone = open_dataset(f"folder:{root}", "test")
+    path.unlink()
+    with pytest.raises(DataError, match="cannot read the image"):
+        _ = gone.content_fingerprint

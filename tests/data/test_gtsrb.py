@@ -86,6 +86,14 @@ def test_the_papers_split_divides_the_training_archive(tmp_path, monkeypatch):
     assert again.fingerprint == test.fingerprint
 
 
+def test_only_the_official_test_set_is_stored_at_random(tmp_path, monkeypatch):
+    monkeypatch.setattr(gtsrb, "_PAPER_TEST_IMAGES", 4)
+    write(tmp_path / "gtsrb")
+    for split, variant in (("train", "official"), ("test", "official"), ("test", "paper")):
+        data = open_dataset("gtsrb", split, data_dir=tmp_path, variant=variant)
+        assert data.origin.shuffled == ((split, variant) == ("test", "official"))
+
+
 def test_flips_are_for_the_papers_variant_only():
     assert not DATASETS["gtsrb"].flips
 

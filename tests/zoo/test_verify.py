@@ -4,11 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from robust0.auditing.plan import spread
 from robust0.commands.build_attacks import attack_entries
 from robust0.commands.verify import audit_spec
 from robust0.gate.baseline import Baseline
 from robust0.gate.baseline import read as read_baseline
-from robust0.gate.claims import Line, chosen, compare, papers
+from robust0.gate.claims import Line, compare, papers
 from robust0.records import Report
 from robust0.resources import shipped
 from robust0.zoo.cards import read_card
@@ -121,7 +122,7 @@ def test_a_line_fails_only_by_a_significant_loss(lost, gained):
 @given(st.integers(1, 5000), st.integers(1, 200))
 def test_chosen_images_are_spread_and_distinct(images, count):
     ids = range(1000, 1000 + images)
-    found = chosen(ids, count)
+    found = spread(ids, count)
     assert len(found) == len(set(found)) == min(images, count)
     assert set(found) <= set(ids)
     assert list(found) == sorted(found)
