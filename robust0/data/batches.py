@@ -9,7 +9,8 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from robust0.data.augment import Augmentation, ViewDraw
-from robust0.data.imageset import FileSet, ImageSet, TensorSet, decode, evaluation_view, to_unit
+from robust0.data.decoding import decode, evaluation_view, to_unit
+from robust0.data.imageset import FileSet, ImageSet, TensorSet
 from robust0.errors import DataError
 from robust0.rng import Stream
 

@@ -9,7 +9,8 @@ import torch
 from PIL import Image
 
 from robust0.data.catalogue import Split
-from robust0.data.imageset import DataOrigin, FileSet, ImageSet, TensorSet, decode_all
+from robust0.data.decoding import decode_all
+from robust0.data.imageset import DataOrigin, FileSet, ImageSet, TensorSet
 from robust0.errors import DataError
 
 _SPLIT_FOLDERS: dict[Split, tuple[str, ...]] = {"train": ("train",), "test": ("test", "val")}

@@ -13,7 +13,8 @@ from filelock import FileLock
 from robust0.data import store
 from robust0.data.archives import unzip
 from robust0.data.catalogue import Split, Variant
-from robust0.data.imageset import DataOrigin, TensorSet, decode_all
+from robust0.data.decoding import decode_all
+from robust0.data.imageset import DataOrigin, TensorSet
 from robust0.data.places import data_cache, is_decoded
 from robust0.data.store import Arrays
 from robust0.download import acquired, fetch

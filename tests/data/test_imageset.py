@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 from PIL import Image
 from torchvision.transforms import v2
 
+from robust0.data.decoding import decode, evaluation_view
 from robust0.data.folder import open_folder
-from robust0.data.imageset import DataOrigin, TensorSet, decode, evaluation_view
+from robust0.data.imageset import DataOrigin, TensorSet
 from robust0.errors import DataError
 
 ORIGIN = DataOrigin("toy", "test", ("a", "b"), "memory")
