@@ -33,7 +33,7 @@ ALLOWED = {
     "resources": BASE,
     "threat": BASE | {"records"},
     "download": BASE | {"events", "files"},
-    "models": BASE | {"files", "rng"},
+    "models": BASE | {"certificates", "files", "rng"},
     "data": BASE | {"download", "events", "files", "resources", "rng"},
     "attacks": BASE | {"losses", "models", "rng", "threat"},
     "recipes": BASE | {"attacks", "data", "resources", "training"},  # what components declare

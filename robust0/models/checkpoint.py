@@ -34,7 +34,7 @@ from robust0.models import metadata as notes
 from robust0.models.build import build, skeleton
 from robust0.models.header import Header, one_line, parse, read_bytes, read_header
 from robust0.models.metadata import Budget, Metadata
-from robust0.models.normalize import Normalized, bare
+from robust0.models.normalize import bare
 
 __all__ = [
     "Budget",
@@ -66,9 +66,12 @@ _CODES = {
 
 @dataclass(frozen=True, slots=True)
 class LoadedCheckpoint:
-    """A network from a checkpoint, in eval mode, and what the checkpoint says about it."""
+    """A classifier from a checkpoint, in eval mode, and what the checkpoint says about it.
 
-    network: Normalized
+    It is the network with its normalisation, or a :class:`~robust0.models.voting.Certifiable`.
+    """
+
+    network: nn.Module
     metadata: Metadata
     sha256: str  # of the whole file
 
@@ -116,8 +119,10 @@ def load(path: str | Path, *, device: torch.device | str = "cpu") -> LoadedCheck
     spec = metadata.spec()
     # Names and shapes first, without memory: hostile arguments cannot make us allocate.
     _check_tensors(skeleton(spec), _listed(header), str(path))
-    model = build(spec)
-    _fill(model.network, data, path)
+    model: nn.Module = build(spec)
+    _fill(bare(model), data, path)
+    if metadata.classifier is not None:
+        model = metadata.classifier.wrap(model, metadata.input_size, metadata.classes)
     return LoadedCheckpoint(model.to(device).eval(), metadata, hashlib.sha256(data).hexdigest())
 
 

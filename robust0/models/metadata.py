@@ -22,9 +22,10 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
+from torch import nn
 
 from robust0 import __version__
-from robust0.errors import ModelError
+from robust0.errors import ModelError, Robust0Error
 from robust0.models.build import (
     MAX_CLASSES,
     MAX_SIDE,
@@ -33,6 +34,7 @@ from robust0.models.build import (
     check_arguments,
     check_name,
 )
+from robust0.models.classifiers import ClassifierNotes
 from robust0.models.header import no_constant, one_line, unique
 
 SCHEMA = 1
@@ -76,6 +78,8 @@ class Metadata(BaseModel):
     factory: Text | None = None
     adaptations: Annotated[tuple[Text, ...], Field(max_length=32)] = ()
     pretrained: Text | None = None  # where its first weights came from
+    # What is around the network; None: it classifies whole images by itself.
+    classifier: ClassifierNotes | None = None
     # The data it takes.
     classes: Annotated[int, Field(ge=2, le=MAX_CLASSES)]
     class_names: Annotated[tuple[Text, ...], Field(max_length=MAX_CLASSES)] = ()
@@ -106,20 +110,28 @@ class Metadata(BaseModel):
             raise ValueError("mean and std must have one value per channel")
         if min(self.std) <= 0:
             raise ValueError("std must be positive")
+        if self.classifier is not None:
+            try:
+                self.classifier.wrap(nn.Identity(), self.input_size, self.classes)
+            except Robust0Error as error:
+                raise ValueError(str(error)) from error
         return self
 
     @classmethod
     def of(cls, spec: NetworkSpec, **facts: Any) -> "Metadata":
-        """Metadata of a network with this description, and further fields of this class."""
-        return cls.made(
-            arch=spec.arch,
-            arch_args=dict(spec.arch_args),
-            classes=spec.classes,
-            input_size=spec.input_size,
-            mean=spec.mean,
-            std=spec.std,
-            **facts,
-        )
+        """Metadata of a network with this description, and further fields of this class.
+
+        With a ``classifier``, ``facts`` also say which images that takes: size, mean and std.
+        """
+        described = {
+            "arch": spec.arch,
+            "arch_args": dict(spec.arch_args),
+            "classes": spec.classes,
+            "input_size": spec.input_size,
+            "mean": spec.mean,
+            "std": spec.std,
+        }
+        return cls.made(**described | facts)
 
     @classmethod
     def made(cls, **facts: Any) -> "Metadata":
@@ -135,14 +147,17 @@ class Metadata(BaseModel):
             ) from error
 
     def spec(self) -> NetworkSpec:
-        """The description of the network."""
+        """The description of the network, the inner one where there is a classifier around it."""
         if self.arch is None:
             raise ModelError(
                 f"this checkpoint's network came from the factory {self.factory}",
                 f"pass --factory {self.factory} to load it",
             )
-        args = self.arch_args
-        return NetworkSpec(self.arch, self.classes, self.input_size, self.mean, self.std, args)
+        args, size, mean, std = self.arch_args, self.input_size, self.mean, self.std
+        if self.classifier is not None:
+            size = self.classifier.inner_size(size)
+            mean, std = (*mean, 0.0), (*std, 1.0)  # the marks of real pixels stay as they are
+        return NetworkSpec(self.arch, self.classes, size, mean, std, args)
 
     def strings(self) -> dict[str, str]:
         """The entries of a safetensors ``__metadata__``."""

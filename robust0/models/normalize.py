@@ -5,6 +5,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from robust0.models.voting import Certifiable
+
 
 class Normalized(nn.Module):
     """A network together with its input normalisation; takes images in [0, 1].
@@ -33,9 +35,9 @@ class Normalized(nn.Module):
 
 
 def bare(model: nn.Module) -> nn.Module:
-    """The network inside our normalisation, torch.compile and data-parallel wrappers."""
+    """The network inside our classifiers and normalisation, torch.compile and data-parallel."""
     while True:
-        if isinstance(model, Normalized):
+        if isinstance(model, Normalized | Certifiable):
             model = model.network
         elif isinstance(model, nn.parallel.DistributedDataParallel | nn.DataParallel):
             model = model.module
