@@ -1,9 +1,9 @@
-"""SAIF: Frank-Wolfe steps on a continuous mask and on the magnitudes below it."""
+"""SAIF [Imtiaz22]: Frank-Wolfe steps on a continuous mask and on the magnitudes below it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from annotated_types import Gt
 
@@ -15,6 +15,8 @@ from robust0.threat import Threat, corners, top_mask
 if TYPE_CHECKING:
     from torch import Tensor
 
+_SITES, _MAGNITUDES = 0, 1  # lanes of the random stream
+
 
 @dataclass(slots=True, kw_only=True)
 class SAIFState(State):
@@ -23,7 +25,12 @@ class SAIFState(State):
     weight: Tensor  # (B, S)
     magnitude: Tensor  # (B, g, S) within [-x, 1 - x]
     halvings: Tensor  # (B,) r: how often the loss went down
-    loss: Tensor  # (B,) at the last look
+    loss: Tensor  # (B,) at the last look, or where the step under trial starts
+    taken: Tensor  # (B,) steps that were kept
+    # Where the step under trial starts, and the slope there; empty without a line search.
+    old_weight: Tensor  # (B, S)
+    old_magnitude: Tensor  # (B, g, S)
+    slope: Tensor  # (B, g, S)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +39,15 @@ class SAIF(Attack[SAIFState]):
 
     The mask stays continuous, so a site can gather weight over many steps; what is evaluated is
     always its k largest entries, so every image asked about differs from the clean one in at most
-    k sites. It starts at the first-order optimum of the clean image and draws nothing at random.
+    k sites. By default it is robust0's own form: vertices are corners of the box, all magnitudes
+    move, and each image's steps shrink and grow with its loss. It starts at the first-order optimum
+    of the clean image and then draws nothing at random.
+
+    ``imtiaz2022`` takes the steps of the paper: towards the unit ball's corners at sites that have
+    weight, and a step that lowers the loss is taken back and halved; only that the k heaviest sites
+    are painted, instead of all that have weight, is ours. ``binarised`` starts at random sites and
+    rounds the mask to k sites after every step of length 1 / sqrt(t), as a reimplementation does
+    that published numbers may stem from.
     """
 
     kind: ClassVar[str] = "saif"
@@ -46,20 +61,57 @@ class SAIF(Attack[SAIFState]):
     configured: ClassVar[tuple[Configured, ...]] = (Configured("saif", rank=6),)
 
     steps: Annotated[int, Gt(0)] = setting(100, "Frank-Wolfe steps")
+    origin: Literal["gradient", "random"] = setting(
+        "gradient", "first sites: those of the largest slope, or random ones in random colours"
+    )
+    compat: Literal["imtiaz2022", "binarised"] | None = setting(
+        None, "take the steps of the paper, or round the mask after each"
+    )
+
+    def __post_init__(self) -> None:
+        """What ``compat`` implies is what records say."""
+        if self.compat:
+            object.__setattr__(self, "origin", "random" if self._rounds else "gradient")
+
+    @property
+    def _rounds(self) -> bool:
+        return self.compat == "binarised"
+
+    @property
+    def _searches(self) -> bool:
+        """Whether steps that lower the loss are taken back."""
+        return self.compat == "imtiaz2022"
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Whose form it is."""
+        return (f"compat {self.compat}",) if self.compat else ("robust0's own form",)
 
     def passes(self, threat: Threat, image_shape: tuple[int, int, int], classes: int) -> int:  # noqa: ARG002
-        """A gradient at the clean image and at each iterate but the last, which is only judged."""
+        """A gradient at the start and at each iterate but the last, which is only judged."""
         return 2 * self.steps + 1
 
     def start(self, rows: Rows) -> SAIFState:
-        """Nothing painted: the first look is at the clean image, for its gradient."""
+        """Nothing painted, for a look at the clean image; or random sites in random colours."""
         clean = rows.threat.view(rows.images)
+        weight, magnitude = torch.zeros_like(clean[:, 0]), torch.zeros_like(clean)
+        if self.origin == "random":
+            zero = torch.zeros_like(rows.ids)
+            keys = rows.stream.uniform(rows.ids, zero, clean.shape[2], _SITES)
+            weight = top_mask(keys, rows.threat.budget).to(clean.dtype)
+            draw = rows.stream.uniform(rows.ids, zero, clean[0].numel(), _MAGNITUDES)
+            magnitude = torch.clamp(2 * draw.view_as(clean) - 1, -clean, 1 - clean)
+        kept = slice(None) if self._searches else slice(0)
         return SAIFState(
             **begin(rows),
-            weight=torch.zeros_like(clean[:, 0]),
-            magnitude=torch.zeros_like(clean),
+            weight=weight,
+            magnitude=magnitude,
             halvings=torch.ones_like(clean[:, 0, 0]),
             loss=torch.full_like(clean[:, 0, 0], -torch.inf),
+            taken=torch.zeros_like(rows.ids),
+            old_weight=torch.zeros_like(weight[:, kept]),
+            old_magnitude=torch.zeros_like(magnitude[:, :, kept]),
+            slope=torch.zeros_like(magnitude[:, :, kept]),
         )
 
     def wants_gradient(self, state: SAIFState) -> Tensor:
@@ -74,27 +126,59 @@ class SAIF(Attack[SAIFState]):
     def tell(self, state: SAIFState, reply: Reply) -> Tensor:
         """One Frank-Wolfe step; the first one, from the clean image, goes all the way."""
         if reply.gradient is not None:
-            self._step(state, reply.gradient, self.objective(state, reply.logits))
+            loss = self.objective(state, reply.logits)
+            if self._searches:
+                self._search(state, reply.gradient, loss)
+            else:
+                # DEVIATES from the paper: a too long step is answered by a shorter one next time
+                # instead of by a line search that costs passes; and a good one by a longer one,
+                # without which every row soon stands still.
+                change = (loss < state.loss).float() - (loss > state.loss).float()
+                state.halvings = (state.halvings + change).clamp(min=1)
+                state.loss = loss
+                self._step(state, reply.gradient)
+                state.taken = state.taken + 1
         state.step = state.step + 1
         return state.step > self.steps
 
-    def _step(self, state: SAIFState, slope: Tensor, loss: Tensor) -> None:
-        # DEVIATES from the original: a too long step is answered by a shorter one next time, per
-        # image, instead of by a line search that costs forwards and couples the images of a batch;
-        # and a good one by a longer one, without which every row soon stands still.
-        change = (loss < state.loss).float() - (loss > state.loss).float()
-        state.halvings = (state.halvings + change).clamp(min=1)
-        state.loss = loss
-        # The mask weighs the magnitudes' gradient by something positive: its sign is the slope's.
-        # Where there is no slope nothing moves.
-        away = (corners(state.clean, slope) - state.clean - state.magnitude) * slope.sign().abs()
-        first = state.step == 0
-        length = torch.exp2(-state.halvings) * state.step.clamp(min=1).rsqrt()
+    def _search(self, state: SAIFState, slope: Tensor, loss: Tensor) -> None:
+        """Keep the step under trial unless it lowered the loss; else halve it."""
+        kept = loss >= state.loss
+        state.old_weight = torch.where(kept[:, None], state.weight, state.old_weight)
+        state.old_magnitude = torch.where(kept[:, None, None], state.magnitude, state.old_magnitude)
+        state.slope = torch.where(kept[:, None, None], slope, state.slope)
+        # Where the clean image's slope leads is kept in any case.
+        state.loss = torch.where(kept & (state.taken > 0), loss, state.loss)
+        state.taken = state.taken + kept.to(state.taken.dtype)
+        state.halvings = state.halvings + (~kept).float()
+        state.weight, state.magnitude = state.old_weight.clone(), state.old_magnitude.clone()
+        self._step(state, state.slope, -1)
+
+    def _step(self, state: SAIFState, slope: Tensor, offset: int = 0) -> None:
+        step = state.taken + offset
+        first = (step == 0) & (self.origin == "gradient")
+        if self.compat:
+            # On the unit ball, and only where the mask lets the gradient through.
+            reached = slope.sign() * (state.weight > 0)[:, None]
+            away = torch.where(first[:, None, None], slope.sign(), reached) - state.magnitude
+        else:
+            # The mask weighs the magnitudes' gradient by something positive: its sign is the
+            # slope's. Where there is no slope nothing moves.
+            corner = corners(state.clean, slope) - state.clean
+            away = (corner - state.magnitude) * slope.sign().abs()
+        count = step + (self.origin == "random")
+        length = count.clamp(min=1).rsqrt()
+        if not self._rounds:
+            length = torch.exp2(-state.halvings) * length
         length = torch.where(first, 1.0, length)[:, None]
         # The first gain is that of the vertices themselves, later ones that of the magnitudes held.
         held = torch.addcmul(state.magnitude, away, first.float()[:, None, None])
         gain = (slope * held).sum(dim=1)
-        chosen = top_mask(gain, state.threat.budget) & (gain > 0)
+        chosen = top_mask(gain, state.threat.budget)
+        if not self._rounds:
+            chosen = chosen & (gain > 0)
         state.weight = torch.lerp(state.weight, chosen.float(), length)
+        if self._rounds:
+            state.weight = top_mask(state.weight, state.threat.budget).float()
         moved = torch.addcmul(state.magnitude, away, length[:, None])
         state.magnitude = torch.clamp(moved, -state.clean, 1 - state.clean)

@@ -9,7 +9,7 @@ from annotated_types import Gt
 
 from robust0.attacks.base import Attack, Configured, Efforts, Reply, Rows, State, begin
 from robust0.lazy import torch
-from robust0.losses import cross_entropy, margin
+from robust0.losses import adaptive, cross_entropy, margin
 from robust0.registry import setting
 from robust0.threat import Threat, top_mask
 
@@ -65,16 +65,26 @@ class SparsePGD(Attack[SparsePGDState]):
     patience: Annotated[int, Gt(0)] = setting(
         3, "unchanged masks before a mask is drawn anew", "[Zhong24]"
     )
-    loss: Literal["ce", "margin"] = setting("ce", "what the attack climbs", "[Zhong24]")
+    loss: Literal["ce", "margin", "adaptive"] = setting(
+        "ce", "what the attack climbs; adaptive: the margin where it is small, else ce", "[Zhong24]"
+    )
     reinit: Literal["consecutive", "cumulative"] = setting(
         "consecutive", "whether unchanged masks are counted in a row or in all"
     )
-    compat: Literal["icml2024"] | None = setting(None, "behave as this release of the authors")
+    compat: Literal["icml2024", "tpami2025"] | None = setting(
+        None, "behave as this release of the authors"
+    )
 
     def __post_init__(self) -> None:
         """What ``compat`` implies is what records say."""
         if self.compat:
             object.__setattr__(self, "reinit", "cumulative")
+            object.__setattr__(self, "loss", "ce" if self._stale else "adaptive")
+
+    @property
+    def _stale(self) -> bool:
+        """Whether a new mask is moved by the old one's gradient before it is looked at."""
+        return self.compat == "icml2024"
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -86,7 +96,7 @@ class SparsePGD(Attack[SparsePGDState]):
         return 2 * self.steps + 1
 
     def start(self, rows: Rows) -> SparsePGDState:
-        """Random magnitudes clipped into the box and k random sites (ALGORITHMS 2.1)."""
+        """Random magnitudes clipped into the box and k random sites."""
         clean = rows.threat.view(rows.images)
         count, groups, sites = clean.shape
         zero = torch.zeros_like(rows.ids)
@@ -103,7 +113,7 @@ class SparsePGD(Attack[SparsePGDState]):
     def wants_gradient(self, state: SparsePGDState) -> Tensor:
         """All rows but those at their last look or about to redraw a stuck mask."""
         unfinished = state.step < self.steps
-        return unfinished if self.compat else unfinished & (state.stalled < self.patience)
+        return unfinished if self._stale else unfinished & (state.stalled < self.patience)
 
     def ask(self, state: SparsePGDState) -> Tensor:
         """The clean image with the selected sites painted."""
@@ -114,14 +124,16 @@ class SparsePGD(Attack[SparsePGDState]):
         """Cross entropy, or the negative margin, which does not vanish for confident models."""
         if self.loss == "ce":
             return cross_entropy(logits, state.labels)
-        return -margin(logits, state.labels)
+        if self.loss == "margin":
+            return -margin(logits, state.labels)
+        return adaptive(logits, state.labels, state.labels)
 
     def tell(self, state: SparsePGDState, reply: Reply) -> Tensor:
         """Step along the gradient; rows whose mask is stuck got none and draw a new mask."""
         if reply.gradient is not None:
             self._climb(state, reply.gradient)
-        elif not self.compat:
-            # DEVIATES from the release: a new mask is looked at before anything moves it.
+        elif not self._stale:
+            # A new mask is looked at before anything moves it, as in the release of 2025.
             self._redraw(state)
         state.step = state.step + 1
         return state.step > self.steps
@@ -132,7 +144,7 @@ class SparsePGD(Attack[SparsePGDState]):
         # In float32 torch rounds the last entries of a tensor otherwise than those before them.
         weight = state.logits.double().sigmoid().float()
         if not self.compat:
-            # DEVIATES from the release, whose masks rest where a confident model's slope is small.
+            # DEVIATES from the releases, whose masks rest where a confident model's slope is small.
             slope = slope / slope.abs().amax(dim=(1, 2), keepdim=True).clamp(min=_SMALLEST)
         mask_slope = (slope * state.magnitude).sum(dim=1) * weight * (1 - weight)
         norm = mask_slope.norm(dim=1, keepdim=True)
@@ -142,7 +154,7 @@ class SparsePGD(Attack[SparsePGDState]):
         direction = slope.sign()
         if self.projected:
             direction = direction * state.mask[:, None]
-        if self.compat:
+        if self._stale:
             self._redraw(state)  # the released code then takes the old mask's step from the new one
         state.logits = state.logits + step * mask_slope
         state.magnitude = torch.clamp(
@@ -152,7 +164,7 @@ class SparsePGD(Attack[SparsePGDState]):
         same = (mask == state.mask).all(dim=1)
         if state.threat.budget == state.logits.shape[1]:
             same = torch.zeros_like(same)  # there is no other mask to draw
-        # DEVIATES from the release, where the count of a row also depends on its neighbours.
+        # DEVIATES from the releases, where the count of a row also depends on its neighbours.
         kept = state.stalled if self.reinit == "cumulative" else 0
         state.stalled = torch.where(same, state.stalled + 1, kept)
         state.mask = mask

@@ -5,6 +5,7 @@ import torch
 
 from robust0.attacks.base import Reply
 from robust0.attacks.sparse_pgd import SparsePGD
+from robust0.testing import check_attack
 from robust0.threat import Threat
 
 
@@ -121,6 +122,37 @@ def test_compat_redraws_and_takes_the_step_of_the_old_mask(small):
     assert SparsePGD().notes == ()
 
 
+def test_the_newer_release_looks_at_a_new_mask_first_and_climbs_the_margin_when_close(small):
+    problem = small(count=2)
+    attack = SparsePGD(patience=1, compat="tpami2025", loss="ce", reinit="consecutive")
+    assert (attack.loss, attack.reinit) == ("adaptive", "cumulative")
+    assert attack.notes == ("compat tpami2025",)
+    state = attack.start(problem.rows(Threat(pixels=4)))
+    attack.tell(state, Reply(torch.zeros(2, 4), torch.zeros_like(state.clean)))
+    assert not attack.wants_gradient(state).any()
+    logits, magnitude = state.logits.clone(), state.magnitude.clone()
+    attack.tell(state, Reply(torch.zeros(2, 4)))
+    assert not torch.equal(state.logits, logits)
+    assert torch.equal(state.magnitude, magnitude)
+    assert SparsePGD(compat="icml2024", loss="margin").loss == "ce"
+
+
+def test_the_adaptive_loss_is_the_margin_below_a_half_and_cross_entropy_above(small):
+    problem = small(count=4)
+    state = SparsePGD().start(problem.rows(Threat(pixels=4)))
+    leads = torch.tensor([-1.0, 0.25, 0.5, 3.0])
+    logits = torch.zeros(4, 4).scatter(1, problem.labels[:, None], leads[:, None])
+    logits.requires_grad_()
+    climbed = SparsePGD(loss="adaptive").objective(state, logits)
+    entropy = torch.nn.functional.cross_entropy(logits, problem.labels, reduction="none")
+    assert torch.equal(climbed[:2], -leads[:2])
+    assert torch.allclose(climbed[2:], entropy[2:])
+    (slope,) = torch.autograd.grad(climbed.sum(), logits)
+    pull = slope.gather(1, problem.labels[:, None])[:, 0]
+    expected = entropy.exp().reciprocal().detach() - 1
+    assert torch.allclose(pull, torch.where(leads < 0.5, -1.0, expected))
+
+
 def test_where_every_site_is_used_no_mask_is_drawn_anew(small):
     problem = small(count=3)
     attack = SparsePGD(steps=9, patience=1)
@@ -158,3 +190,8 @@ def test_the_margin_still_pulls_where_cross_entropy_has_saturated(linear, play):
         play(attack, state, problem.model)
         moved[loss] = not torch.equal(state.magnitude, before)
     assert moved == {"ce": False, "margin": True}
+
+
+@pytest.mark.parametrize("compat", ["icml2024", "tpami2025"])
+def test_other_forms_keep_the_promises_of_every_attack(compat):
+    check_attack(SparsePGD, steps=8, patience=1, compat=compat)
