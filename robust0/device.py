@@ -1,15 +1,26 @@
 """From the name of a device to a torch.device, and how an audit makes the most of one."""
 
-import re
-from typing import Literal
+from __future__ import annotations
 
-import torch
+import re
+from typing import TYPE_CHECKING, Literal
 
 from robust0.errors import RecipeError
+
+if TYPE_CHECKING:
+    import torch
 
 Precision = Literal["fp32", "bf16"]
 MOST_LANES = 4  # more threads would wait for each other in the interpreter
 _HINT = "use auto, cpu, cuda, cuda:N or mps"
+
+
+def parse(name: str) -> tuple[str, int | None]:
+    """A device's kind and number; refuses other words without importing torch."""
+    match = re.fullmatch(r"(auto|cpu|mps|cuda)(?::(\d{1,4}))?", name.strip().lower())
+    if match is None or (match[2] is not None and match[1] != "cuda"):
+        raise RecipeError(f"unknown device {name!r}", _HINT)
+    return match[1], None if match[2] is None else int(match[2])
 
 
 def resolve(name: str) -> torch.device:
@@ -17,20 +28,21 @@ def resolve(name: str) -> torch.device:
 
     ``auto`` never means mps: some draws need float64, which that backend lacks.
     """
-    match = re.fullmatch(r"(auto|cpu|mps|cuda)(?::(\d{1,4}))?", name.strip().lower())
-    if match is None or (match[2] is not None and match[1] != "cuda"):
-        raise RecipeError(f"unknown device {name!r}", _HINT)
-    kind, index = match[1], match[2]
+    import torch
+
+    kind, index = parse(name)
     if kind == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if kind == "cuda":
-        return _cuda(None if index is None else int(index))
+        return _cuda(index)
     if kind == "mps" and not torch.backends.mps.is_available():
         raise RecipeError("this machine has no mps device", "use --device cpu")
     return torch.device(kind)
 
 
 def _cuda(index: int | None) -> torch.device:
+    import torch
+
     if not torch.cuda.is_available():
         built = torch.version.cuda is not None
         reason = "no usable NVIDIA or AMD GPU" if built else "torch was installed without CUDA"
@@ -51,6 +63,8 @@ def share_cores(device: torch.device, threads: int | None = None) -> tuple[int, 
     threads; and a call of one thread rounds the same on any number of cores. ``threads`` fixes the
     threads of a call.
     """
+    import torch
+
     cores = torch.get_num_threads()
     if device.type != "cpu":
         return 1, cores
@@ -71,6 +85,8 @@ def search_precision(named: Literal["auto", "fp32", "bf16"], device: torch.devic
 
 
 def _multiplies_bf16(device: torch.device) -> bool:
+    import torch
+
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     if device.type != "cpu":

@@ -19,6 +19,7 @@ ENGINE = BASE | {
 ALLOWED = {
     "errors": set(),
     "files": set(),
+    "architectures": {"errors"},
     "lazy": set(),
     "interrupt": set(),
     "rng": {"lazy"},
@@ -37,7 +38,7 @@ ALLOWED = {
     "data": BASE | {"download", "events", "files", "resources", "rng"},
     "attacks": BASE | {"losses", "models", "rng", "threat"},
     "recipes": BASE | {"attacks", "data", "resources", "training"},  # what components declare
-    "zoo": BASE | FACTS | {"download", "files", "models", "resources"},
+    "zoo": BASE | FACTS | {"architectures", "download", "files", "models", "resources"},
     "runs": BASE | FACTS | {"data", "files", "models", "recipes", "zoo"},
     "training": ENGINE,
     "auditing": ENGINE | FACTS,
@@ -45,14 +46,15 @@ ALLOWED = {
     "writers": BASE | FACTS | {"auditing", "files", "runs"},
     "commands": ENGINE
     | FACTS
-    | {"auditing", "device", "gate", "recipes", "resources", "training", "writers", "zoo"},
+    | {"architectures", "auditing", "device", "gate", "recipes", "resources", "training"}
+    | {"writers", "zoo"},
     "certificates": BASE | {"rng"},
     "testing": BASE | {"attacks", "models", "rng", "threat"},
     "views": FACTS,
     "cli": BASE
     | FACTS
-    | {"auditing", "commands", "data", "device", "distributed", "gate", "models", "recipes"}
-    | {"runs", "training", "views", "writers", "zoo"},
+    | {"architectures", "auditing", "commands", "data", "device", "distributed", "gate", "models"}
+    | {"recipes", "runs", "training", "views", "writers", "zoo"},
     "api": BASE | FACTS | {"auditing", "commands", "distributed", "recipes", "runs"},
 }
 # The package's own names: __version__ and the public functions.

@@ -131,12 +131,10 @@ def audit(
 
     robust0 audit model.safetensors --eps 20
     """
-    from robust0.commands.audit import open_audit
     from robust0.commands.audit_recipe import AuditOptions
-    from robust0.device import resolve
-    from robust0.distributed import local_device, world
+    from robust0.commands.early import check_audit
     from robust0.gate.metrics import parse_floor
-    from robust0.views.output import transfer_bars
+    from robust0.views.output import loading, transfer_bars
 
     floors = [parse_floor(text) for text in fail_under or ()]
     options = AuditOptions(
@@ -147,6 +145,12 @@ def audit(
         precision=precision.value, compile=compile_, overrides=tuple(overrides or ()), out=out,
         resume=resume, floors=tuple(floors),
     )  # fmt: skip
+    check_audit(options, device)
+    loading("audit")
+    from robust0.commands.audit import open_audit
+    from robust0.device import resolve
+    from robust0.distributed import local_device, world
+
     place = local_device(resolve(device))
     command = ("robust0", *sys.argv[1:])
     with world(place) as group, ExitStack() as stack:

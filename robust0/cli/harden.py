@@ -55,7 +55,19 @@ def harden(
 
     robust0 harden --model convnext_tiny --data cifar10
     """
-    from robust0.commands.harden import HardenOptions, open_run
+    from robust0.commands.early import check_harden
+    from robust0.commands.harden_recipe import HardenOptions
+    from robust0.views.output import loading, note, transfer_bars
+
+    options = HardenOptions(
+        model=model, data=data, recipe=recipe, method=method, steps=steps, epochs=epochs,
+        train_images=train_images, batch_size=batch_size, seed=seed, start_from=start_from,
+        factory=factory, pretrained=pretrained, out=out, resume=resume, data_dir=data_dir,
+        workers=workers, compile=compile_, stop_on_co=stop_on_co, overrides=tuple(overrides or ()),
+    )  # fmt: skip
+    check_harden(options, device)
+    loading("harden")
+    from robust0.commands.harden import open_run
     from robust0.device import resolve
     from robust0.distributed import local_device, world
     from robust0.events import TrainFinished
@@ -64,14 +76,7 @@ def harden(
     from robust0.training.tensorboard import Scalars
     from robust0.views.curves import draw_curves
     from robust0.views.harden import train_view
-    from robust0.views.output import note, transfer_bars
 
-    options = HardenOptions(
-        model=model, data=data, recipe=recipe, method=method, steps=steps, epochs=epochs,
-        train_images=train_images, batch_size=batch_size, seed=seed, start_from=start_from,
-        factory=factory, pretrained=pretrained, out=out, resume=resume, data_dir=data_dir,
-        workers=workers, compile=compile_, stop_on_co=stop_on_co, overrides=tuple(overrides or ()),
-    )  # fmt: skip
     place = local_device(resolve(device))
     with world(place) as group, ExitStack() as stack:
         with transfer_bars() as show:

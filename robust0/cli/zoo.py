@@ -165,6 +165,7 @@ def _attacked_again(
     """The verdicts of a second audit; says what differs from the first beside them."""
     import tempfile
 
+    output.loading("zoo verify")
     from robust0.auditing.rundata import read_run
     from robust0.commands.verify import open_verification
     from robust0.device import resolve

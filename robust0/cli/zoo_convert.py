@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from robust0.architectures import check_architecture
+from robust0.errors import ModelError
 from robust0.views import output
 
 
@@ -28,6 +30,13 @@ def convert(
     The pickle is opened with weights_only=True in a process of its own; no other command reads
     pickles.
     """
+    arguments, means, deviations = (
+        _arguments(arch_args), _numbers("--mean", mean), _numbers("--std", std)
+    )  # fmt: skip
+    check_architecture(arch)
+    if not source.is_file():
+        raise ModelError(f"there is no file {source}", "give the path of a .pth or .pt file")
+    output.loading("zoo convert")
     from robust0.models.adapt import plan
     from robust0.models.convert import convert as convert_file
 
@@ -35,9 +44,9 @@ def convert(
         arch,
         image_shape=(channels, image_size, image_size),
         classes=classes,
-        args=_arguments(arch_args),
-        mean=_numbers("--mean", mean),
-        std=_numbers("--std", std),
+        args=arguments,
+        mean=means,
+        std=deviations,
         adapt=False,
     )
     digest = convert_file(source, out, chosen.spec, dataset=dataset)

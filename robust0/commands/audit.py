@@ -13,7 +13,7 @@ import torch
 
 from robust0.auditing.facts import RUN, RunFile, check_identity, read_run, write_run
 from robust0.auditing.job import AuditJob
-from robust0.auditing.store import VERDICTS, clear_stale, writing
+from robust0.auditing.store import clear_stale, writing
 from robust0.commands.audit_recipe import (
     AuditOptions,
     budgets_of,
@@ -22,9 +22,9 @@ from robust0.commands.audit_recipe import (
     resolve,
 )
 from robust0.commands.build_audit import AuditRequest, build_audit
+from robust0.commands.early import refuse_changes, refuse_used
 from robust0.data.choice import choose
 from robust0.distributed import World
-from robust0.errors import RunError
 from robust0.events import Transfer
 from robust0.files import write_text
 from robust0.recipes.load import Resolved, dump_recipe, load_recipe, section_hash
@@ -102,12 +102,7 @@ def _recalled(
     """The job of a run, from its own recipe and options; only files and hardware may change."""
     folder = options.resume or Path()
     run = read_run(folder)
-    same = AuditOptions(resume=options.resume, data_dir=options.data_dir, floors=options.floors)
-    if options != same:
-        raise RunError(
-            "--resume goes on with the settings of the run; they cannot be changed",
-            "leave out all but --device, --data-dir, --strict, --fail-under and --output-format",
-        )
+    refuse_changes(options)
     kept: dict[str, Any] = dict(run.options)
     budgets = tuple(kept.pop("budgets"))
     kept["data_dir"] = options.data_dir or (Path(kept["data_dir"]) if kept["data_dir"] else None)
@@ -167,11 +162,7 @@ def _remember(
     processes: int,
 ) -> None:
     """Everything a resumed run or a rebuilt report needs beside the verdicts."""
-    if any((folder / name).exists() for name in (RUN, VERDICTS, "options.json")):
-        raise RunError(
-            f"{folder} already holds a run",
-            f"go on with robust0 audit --resume {folder}, or choose another -o",
-        )
+    refuse_used(folder)
     kept = {key: asdict(options)[key] for key in _KEPT}
     kept = {key: str(value) if isinstance(value, Path) else value for key, value in kept.items()}
     settings = job.facts.settings

@@ -1,19 +1,24 @@
-"""From the options of ``robust0 audit`` to a recipe: which data, which budgets, which attacks."""
+"""From the options of ``robust0 audit`` to a recipe: which data, which budgets, which attacks.
+
+No torch here: what can be refused is refused before it is imported.
+"""
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from robust0.auditing.facts import Facts
 from robust0.data.datasets import in_cache
 from robust0.errors import DataError, RecipeError
 from robust0.gate.metrics import Floor
-from robust0.models.metadata import Budget
 from robust0.recipes.load import Resolved, load_recipe, recipe_of
 from robust0.records import CLEAN, Unit
-from robust0.runs.subject import ModelReference
+
+if TYPE_CHECKING:
+    from robust0.models.metadata import Budget
+    from robust0.runs.subject import ModelReference
 
 DEFAULT_IMAGES = 1000
 SAMPLE = "sample"
@@ -62,7 +67,7 @@ class AuditOptions:
 
 
 def budgets_of(
-    eps: str | None, unit: Unit | None, known: Budget | None
+    eps: str | None, unit: Unit | None, known: "Budget | None"
 ) -> tuple[tuple[int, ...], Unit] | None:
     """Budgets and their unit: as asked, or as the checkpoint says; None: as the recipe says."""
     if eps is None:
@@ -79,7 +84,7 @@ def budgets_of(
     return tuple(sorted({int(part) for part in parts}, reverse=True)), unit or "pixel"
 
 
-def data_name(options: AuditOptions, named: ModelReference) -> tuple[str | None, tuple[str, ...]]:
+def data_name(options: AuditOptions, named: "ModelReference") -> tuple[str | None, tuple[str, ...]]:
     """Which data, and what to warn of; None: the recipe's."""
     known = named.metadata.dataset if named.metadata is not None else None
     name = options.data or known
@@ -106,7 +111,7 @@ def data_name(options: AuditOptions, named: ModelReference) -> tuple[str | None,
 
 def resolve(
     options: AuditOptions,
-    named: ModelReference,
+    named: "ModelReference",
     data: str | None,
     asked: tuple[tuple[int, ...], Unit] | None,
 ) -> Resolved:

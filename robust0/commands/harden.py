@@ -5,81 +5,30 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from robust0.commands.build_training import TrainRequest, build_training
+from robust0.commands.harden_recipe import HardenOptions, resolve
 from robust0.distributed import World
 from robust0.errors import ModelError, RunError
 from robust0.events import Transfer
 from robust0.files import write_text
 from robust0.models.checkpoint import read_metadata
-from robust0.recipes.load import Resolved, dump_recipe, load_recipe, recipe_of
+from robust0.recipes.load import Resolved, dump_recipe, load_recipe
 from robust0.runs.folder import owned
 from robust0.training.job import TrainJob
 from robust0.zoo.fetch import locate
 
 
-@dataclass(frozen=True, slots=True)
-class HardenOptions:
-    """What the command line said; None and empty mean "as the recipe has it"."""
-
-    model: str | None = None
-    data: str | None = None
-    recipe: str | None = None
-    method: str | None = None
-    steps: int | None = None
-    epochs: int | None = None
-    train_images: int | None = None
-    batch_size: int | None = None
-    seed: int | None = None
-    start_from: str | None = None
-    factory: str | None = None
-    pretrained: bool = False
-    out: Path | None = None
-    resume: Path | None = None
-    data_dir: Path | None = None
-    workers: int | None = None
-    compile: bool = False
-    stop_on_co: bool = False
-    overrides: tuple[str, ...] = ()
-
-    def changes(self) -> dict[str, object]:
-        """The options that are values of the recipe, by key."""
-        named = {
-            "dataset.name": self.data,
-            "training.method": self.method,
-            "training.inner.steps": self.steps,
-            "training.epochs": self.epochs,
-            "training.images": self.train_images,
-            "training.batch_size": self.batch_size,
-            "training.seed": self.seed,
-            "model.pretrained": True if self.pretrained else None,
-        }
-        changes: dict[str, object] = {k: value for k, value in named.items() if value is not None}
-        if self.data is not None and ":" in self.data and self.recipe is None:
-            changes["dataset.image_size"] = None  # the images' own, not the fallback recipe's
-        return changes
-
-
-def resolve(options: HardenOptions) -> Resolved:
+def _fresh(options: HardenOptions) -> Resolved:
     """The recipe of a fresh run; a checkpoint to start from brings its own model and data."""
-    if options.factory is not None and (options.model is not None or options.pretrained):
-        raise ModelError(
-            "--factory makes the network; --model and --pretrained name another",
-            "leave out one of them",
-        )
     if options.start_from is not None and options.factory is None:
         options = _as_checkpoint(options, locate(options.start_from))
-    name = options.recipe
-    if name is None:
-        name = "quick" if options.data == "sample" else recipe_of(options.data)
-    return load_recipe(
-        name, model=options.model, changes=options.changes(), overrides=options.overrides
-    )
+    return resolve(options)
 
 
 def _as_checkpoint(options: HardenOptions, path: Path) -> HardenOptions:
@@ -101,7 +50,7 @@ def open_run(
     progress: Callable[[Transfer], None],
 ) -> Iterator[tuple[TrainJob, bool]]:
     """The job, its run directory locked by the leading process, and whether it is resumed."""
-    resolved, options = _recall(options) if options.resume else (resolve(options), options)
+    resolved, options = _recall(options) if options.resume else (_fresh(options), options)
     folder = options.resume or options.out or _fresh_folder(resolved)
     # torchrun starts a failed group again with the same arguments: that is a resume.
     resuming = options.resume is not None or world.restarts > 0

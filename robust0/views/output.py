@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -74,6 +75,13 @@ def err() -> Console:
 def note(text: str) -> None:
     """Say something beside the data."""
     err().print(Text(text), soft_wrap=True)
+
+
+def loading(command: str) -> None:
+    """Say at once that a command has begun: importing PyTorch takes seconds, and nothing shows."""
+    leads = os.environ.get("RANK", "0") == "0"  # torchrun starts several of us
+    if leads and "torch" not in sys.modules:
+        note(f"robust0 {command}: loading PyTorch ...")
 
 
 def warn(text: str) -> None:

@@ -15,10 +15,10 @@ from robust0.events import Transfer
 from robust0.resources import cache_dir
 from robust0.zoo.cards import Card, is_id, is_web, read_card
 from robust0.zoo.documents import MAX_JSON, MAX_YAML
+from robust0.zoo.local import SUFFIX, explain_architecture, explain_folder, weights_of
 from robust0.zoo.roots import Bringing, Listing, Root, ZooFile, fetched, open_root
 
 Progress = Callable[[Transfer], None]
-_WEIGHTS = ".safetensors"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ def weights(found: Found) -> Bringing:
     """The weights of a model that has been found."""
     card = found.card
     wanted = ZooFile(
-        file=card.source, model=card.id, local=f"{card.id}{_WEIGHTS}", sha256=card.sha256,
+        file=card.source, model=card.id, local=f"{card.id}{SUFFIX}", sha256=card.sha256,
         size=card.size, limit=card.size,
     )  # fmt: skip
     if is_web(card.source):
@@ -98,18 +98,28 @@ def attachment(found: Found, kind: Literal["report", "verdicts"]) -> Bringing:
 
 
 def locate(source: str, zoo: str | None = None, progress: Progress | None = None) -> Path:
-    """The file that a user means: an existing path, else a model of the zoo, pulled if need be."""
-    path = Path(source).expanduser()
-    if path.exists() and not path.is_dir():
-        return path
-    if not is_id(source) or source.endswith(_WEIGHTS):
-        if path.is_dir():
-            raise ZooError(f"{_shown(source)} is a folder", "name the .safetensors file in it")
+    """The weights that a user means: a file, a run directory, else a model of the zoo, pulled."""
+    path = weights_of(source)
+    return path or drive(weights(_identified(source, zoo)), progress)
+
+
+def check(source: str, zoo: str | None = None) -> None:
+    """Refuse what ``locate`` would refuse by its name; no weights are fetched."""
+    if weights_of(source) is None:
+        _identified(source, zoo)
+
+
+def _identified(source: str, zoo: str | None) -> Found:
+    folder = Path(source).expanduser()
+    listed = is_id(source) and source in open_root(zoo).listing(refresh=False).cards
+    if folder.is_dir() and not listed:
+        explain_folder(folder)
+    if not is_id(source) or source.endswith(SUFFIX):
         raise ZooError(
             f"there is no file {_shown(source)}",
-            "give the path of a .safetensors checkpoint, or an id from robust0 zoo list",
+            "give a run directory, a .safetensors checkpoint, or an id from robust0 zoo list",
         )
-    return drive(weights(find(source, zoo, refresh=False)), progress)
+    return find(source, zoo, refresh=False)
 
 
 def drive(bringing: Bringing, progress: Progress | None = None) -> Path:
@@ -125,6 +135,7 @@ def drive(bringing: Bringing, progress: Progress | None = None) -> Path:
 
 def _card(root: Root, name: str, listing: Listing) -> Card:
     if name not in listing.cards:
+        explain_architecture(name)
         known = sorted(listing.cards)
         near = difflib.get_close_matches(name, known, n=3, cutoff=0.4) or known[:3]
         raise ZooError(

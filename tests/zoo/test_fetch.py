@@ -85,7 +85,7 @@ def test_an_existing_file_wins_over_an_id(zoo, tmp_path, monkeypatch):
         ("x.safetensors", "there is no file", "zoo list"),
         ("../x", "there is no file", "zoo list"),
         ("Ü\x1b", "there is no file", "zoo list"),
-        (".", "is a folder", "name the .safetensors"),
+        (".", "holds no model.safetensors", "run of robust0 harden"),
     ],
 )
 def test_what_is_neither_file_nor_id(zoo, source, words, hint):

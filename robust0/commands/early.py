@@ -1,0 +1,124 @@
+"""Names, numbers and paths refused at once: everything here is done before torch is imported.
+
+The same is checked again where it is used; here only what needs neither tensors nor a network.
+"""
+
+import importlib.util
+import os
+import re
+import sys
+from pathlib import Path
+
+from robust0.architectures import check_architecture
+from robust0.auditing.facts import RUN, read_run
+from robust0.commands.audit_recipe import AuditOptions, budgets_of
+from robust0.commands.harden_recipe import HardenOptions, resolve
+from robust0.data.datasets import parse_name
+from robust0.device import parse
+from robust0.errors import DataError, ModelError, RecipeError, RunError
+from robust0.recipes.load import load_recipe, recipe_of
+from robust0.zoo.fetch import check as check_weights
+
+MIN_ROWS = 16  # of a model call
+PUBLISHED = ("hf-hub:", "local-dir:")
+_FACTORY = re.compile(r"([^\W\d]\w*)(?:\.[^\W\d]\w*)*:[^\W\d]\w*(?:\.[^\W\d]\w*)*")
+
+
+def check_audit(options: AuditOptions, device: str) -> None:
+    """Refuse what ``robust0 audit`` cannot run, as far as words tell."""
+    parse(device)
+    if options.resume is not None:
+        read_run(options.resume)
+        refuse_changes(options)
+        return
+    check_model(options.model, options.factory)
+    _check_data(options.data, options.data_dir)
+    if options.eps is not None:
+        budgets_of(options.eps, options.unit, None)
+    if options.batch_size is not None and options.batch_size < MIN_ROWS:
+        raise RecipeError(
+            f"--batch-size must be at least {MIN_ROWS}, got {options.batch_size}",
+            "smaller calls round differently and are slower",
+        )
+    load_recipe(
+        options.recipe or recipe_of(options.data),
+        changes=options.settings(),
+        overrides=options.overrides,
+    )
+    if options.out is not None:
+        refuse_used(options.out)
+
+
+def check_harden(options: HardenOptions, device: str) -> None:
+    """Refuse what ``robust0 harden`` cannot run, as far as words tell."""
+    parse(device)
+    if options.resume is not None:
+        names = ("recipe.yaml", "options.json")
+        if not all((options.resume / name).is_file() for name in names):
+            raise RunError(
+                f"{options.resume} holds no training run", "give the -o directory of robust0 harden"
+            )
+        return
+    if options.factory is not None or options.start_from is not None:
+        check_model(options.start_from, options.factory)
+    _check_data(options.data, options.data_dir)
+    model = resolve(options).recipe.model
+    if options.factory is None and not model.name.startswith(PUBLISHED):
+        check_architecture(model.name)
+
+
+def check_model(model: str | None, factory: str | None) -> None:
+    """Refuse a MODEL that is nowhere, and a factory that cannot be one."""
+    if factory is not None:
+        _check_factory(factory)
+    if model is None and factory is None:
+        raise ModelError(
+            "no model was named",
+            "give a run directory, a checkpoint, an id from robust0 zoo list, hf-hub:OWNER/NAME or "
+            "--factory",
+        )
+    if model is not None and not model.startswith(PUBLISHED):
+        check_weights(model)
+
+
+def refuse_used(folder: Path) -> None:
+    """Refuse to begin an audit in a folder that holds one."""
+    if any((folder / name).exists() for name in (RUN, "verdicts.jsonl", "options.json")):
+        raise RunError(
+            f"{folder} already holds a run",
+            f"go on with robust0 audit --resume {folder}, or choose another -o",
+        )
+
+
+def refuse_changes(options: AuditOptions) -> None:
+    """Refuse settings beside ``--resume``."""
+    same = AuditOptions(resume=options.resume, data_dir=options.data_dir, floors=options.floors)
+    if options != same:
+        raise RunError(
+            "--resume goes on with the settings of the run; they cannot be changed",
+            "leave out all but --device, --data-dir, --strict, --fail-under and --output-format",
+        )
+
+
+def _check_data(name: str | None, data_dir: Path | None) -> None:
+    path = None if name is None else parse_name(name)[1]
+    if path is not None and not path.exists():
+        kind = "folder" if str(name).startswith("folder:") else "file"
+        raise DataError(f"{name}: there is no {kind} {path}", "check the path and its spelling")
+    if data_dir is not None and not data_dir.is_dir():
+        raise DataError(f"there is no folder {data_dir}", "give --data-dir the folder of the data")
+
+
+def _check_factory(name: str) -> None:
+    match = _FACTORY.fullmatch(name)
+    if match is None:
+        raise ModelError(f"{name[:160]!r} does not name a factory", "use package.module:callable")
+    here = os.getcwd()  # noqa: PTH109 - sys.path holds strings
+    if here not in sys.path:
+        sys.path.insert(0, here)  # as robust0.models.factory searches
+    importlib.invalidate_caches()
+    if importlib.util.find_spec(match[1]) is None:
+        raise ModelError(
+            f"there is no module {match[1]} for the factory {name}",
+            f"run where it can be imported; {here} was searched too",
+        )
