@@ -9,7 +9,7 @@ from robust0.losses import margin
 from robust0.models.fast.oracle import Oracle, checked_finite
 from robust0.threat import Threat
 
-FRAGILE = 1e-3  # logits; closer calls can flip with another batch shape or device
+FRAGILE = 1e-3  # of the spread; closer calls can flip with another batch shape or device
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +24,20 @@ class Judgement:
     violation: tuple[str, ...]  # "" or what was broken
 
 
+def spread(logits: Tensor) -> Tensor:
+    """(B,) how far the answers of a row lie apart: the scale of what is close."""
+    return logits.std(dim=1, correction=0)
+
+
 def judge(
-    oracle: Oracle, threat: Threat, clean: Tensor, candidates: Tensor, labels: Tensor
-) -> Judgement:
-    """Evaluate candidates (B, C, H, W) against their clean images."""
+    oracle: Oracle, threat: Threat, clean: Tensor, candidates: Tensor, labels: Tensor,
+    scale: Tensor | None = None,
+) -> Judgement:  # fmt: skip
+    """Evaluate candidates (B, C, H, W) against their clean images.
+
+    ``scale`` is the spread of the clean images' logits, which are asked for if it is not given. The
+    candidates' own would not do: of two classes it is half the margin.
+    """
     finite = torch.isfinite(candidates).flatten(1).all(dim=1)
     inside = ((candidates >= 0) & (candidates <= 1)).flatten(1).all(dim=1)
     sites = threat.count(clean, candidates)
@@ -36,6 +46,8 @@ def judge(
         oracle.exact(torch.where(finite[:, None, None, None], candidates, clean))
     )
     prediction, distance = logits.argmax(dim=1), margin(logits, labels)
+    if scale is None:
+        scale = spread(logits if candidates is clean else checked_finite(oracle.exact(clean)))
     allowed = finite & inside & sparse
     flags = torch.stack([finite, inside, sparse]).T.tolist()
     return Judgement(
@@ -43,7 +55,7 @@ def judge(
         prediction=prediction,
         margin=distance,
         sites=sites,
-        fragile=distance.abs() < FRAGILE,
+        fragile=distance.abs() <= FRAGILE * torch.maximum(scale, spread(logits)),
         violation=tuple(_violation(*row) for row in flags),
     )
 

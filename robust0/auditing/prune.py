@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from robust0.attacks.engine import Attempt
-from robust0.attacks.judge import judge
+from robust0.attacks.judge import judge, spread
 from robust0.losses import margin
 from robust0.models.fast.oracle import Oracle
 from robust0.threat import Threat
@@ -79,6 +79,7 @@ def prune(
     stored must not flip where it is loaded. Rows do not influence one another: those that a call
     has to spare ask ahead, which saves calls and changes no answer.
     """
+    scale = spread(oracle.exact(clean))
     painted = [attempt.paint(image, threat) for attempt, image in zip(attempts, clean, strict=True)]
     hits = torch.stack(painted)
     trials = [
@@ -89,12 +90,12 @@ def prune(
         for first in range(0, len(active), oracle.rows):
             rows = active[first : first + oracle.rows]
             asked = [(r, t) for r in rows for t in trials[r].ahead(oracle.rows // len(rows))]
-            holds = _ask(oracle, threat, clean, hits, labels, asked)
+            holds = _ask(oracle, threat, clean, hits, labels, scale, asked)
             for row in rows:
                 while (answer := holds.get((row, trials[row]))) is not None:
                     trials[row] = trials[row].told(holds=answer)
     rest = [(row, trial.given) for row, trial in enumerate(trials)]
-    return _verified(oracle, threat, clean, _less(threat, clean, hits, rest), labels)
+    return _verified(oracle, threat, clean, _less(threat, clean, hits, rest), labels, scale)
 
 
 def _orders(
@@ -121,13 +122,13 @@ def _orders(
 
 
 def _ask(
-    oracle: Oracle, threat: Threat, clean: Tensor, hits: Tensor, labels: Tensor,
+    oracle: Oracle, threat: Threat, clean: Tensor, hits: Tensor, labels: Tensor, scale: Tensor,
     asked: Sequence[tuple[int, _Trial]],
 ) -> dict[tuple[int, _Trial], bool]:  # fmt: skip
     """One call: which of these hold without the sites they are asked about."""
     index = torch.tensor([row for row, _ in asked], device=clean.device)
     images = _less(threat, clean, hits, [(row, trial.without()) for row, trial in asked])
-    verdict = judge(oracle, threat, clean[index], images, labels[index])
+    verdict = judge(oracle, threat, clean[index], images, labels[index], scale[index])
     return dict(zip(asked, (verdict.fooled & ~verdict.fragile).tolist(), strict=True))
 
 
@@ -144,10 +145,10 @@ def _less(
 
 
 def _verified(
-    oracle: Oracle, threat: Threat, clean: Tensor, current: Tensor, labels: Tensor
+    oracle: Oracle, threat: Threat, clean: Tensor, current: Tensor, labels: Tensor, scale: Tensor
 ) -> list[Pruned]:
     """The final images as the judge sees them, sparse again."""
-    verdict = judge(oracle, threat, clean, current, labels)
+    verdict = judge(oracle, threat, clean, current, labels, scale)
     columns = zip(
         threat.view(clean).cpu(), threat.view(current).cpu(), verdict.fooled.tolist(),
         verdict.sites.tolist(), verdict.prediction.tolist(), verdict.margin.tolist(),

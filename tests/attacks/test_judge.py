@@ -77,6 +77,27 @@ def test_close_calls_are_fragile_on_both_sides():
     assert not verdict_on(with_pixels((0, 0))).fragile.any()
 
 
+@pytest.mark.parametrize("factor", [1e-4, 1.0, 1e4])
+def test_what_is_close_follows_the_scale_of_the_logits(factor):
+    class Scaled(FirstPixel):
+        def forward(self, images):
+            return factor * super().forward(images)
+
+    # The clean image's logits are 0.75 and its opposite.
+    for lead, fragile in ((0.7e-3, True), (0.8e-3, False)):
+        verdict = verdict_on(with_pixels((0, 0), value=0.5 + lead / 3), model=Scaled())
+        assert verdict.fooled.all()
+        assert bool(verdict.fragile) == fragile
+
+
+def test_equal_logits_are_fragile():
+    class Constant(nn.Module):
+        def forward(self, images):
+            return torch.ones(len(images), 3)
+
+    assert verdict_on(with_pixels((0, 0)), model=Constant()).fragile.all()
+
+
 def test_logits_that_are_not_finite_end_the_evaluation():
     class Broken(nn.Module):
         def forward(self, images):

@@ -56,8 +56,10 @@ def test_on_a_linear_model_pruning_is_optimal(unit):
         found = prune(Oracle(model, 16, CPU), threat, clean, attempts, labels)
     for row, (less, attempt) in enumerate(zip(found, attempts, strict=True)):
         best = gains[row, attempt.sites].sort(descending=True).values
-        # Sites act independently: the fewest are the strongest ones.
-        fewest = int((best.cumsum(dim=0) <= score[row] + FRAGILE).sum()) + 1
+        # Sites act independently: the fewest are the strongest ones. Of two logits, a half of the
+        # score and its opposite, the spread is half the score.
+        needed = score[row] + FRAGILE * score[row].abs() / 2
+        fewest = int((best.cumsum(dim=0) <= needed).sum()) + 1
         assert less.sites == fewest == len(less.attempt.sites)
         assert set(less.attempt.sites.tolist()) <= set(attempt.sites.tolist())
 
@@ -91,7 +93,8 @@ def test_a_hit_costs_at_most_one_call_per_site_and_fewer_if_rows_can_ask_ahead(r
         oracle.rows, model.calls = rows, 0
         with frozen(model):
             prune(oracle, threat, image[None], [attempt], labels)
-        assert model.calls <= most * len(attempt.sites) + 2  # the gradient, and the last look
+        # The scale, the gradient, and the last look.
+        assert model.calls <= most * len(attempt.sites) + 3
 
 
 def test_company_does_not_matter():
@@ -107,6 +110,20 @@ def test_company_does_not_matter():
     for one, other in zip(together, alone, strict=True):
         assert torch.equal(one.attempt.sites, other.attempt.sites)
         assert one.margin == other.margin
+
+
+@pytest.mark.parametrize("factor", [2.0**-14, 2.0**10])
+def test_the_scale_of_the_logits_does_not_matter(factor):
+    model, threat, clean, attempts, _, _ = posed("pixel")
+    labels = torch.zeros(len(clean), dtype=torch.int64)
+    scaled = Linear(model.weight.detach() * factor, model.bias * factor)
+    kept = []
+    for network in (model, scaled):
+        with frozen(network):
+            kept.append(prune(Oracle(network, 16, CPU), threat, clean, attempts, labels))
+    for one, other in zip(*kept, strict=True):
+        assert torch.equal(one.attempt.sites, other.attempt.sites)
+        assert one.fragile == other.fragile
 
 
 def test_a_hit_by_a_hair_is_left_as_it_is():
