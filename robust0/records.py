@@ -134,6 +134,7 @@ class Settings(Frozen):
     recipe: str = Field(description="hash of the resolved recipe")
     mode: Literal["battery", "cascade"]
     effort: str
+    changed: tuple[str, ...] = Field((), description="settings that are not those of the effort")
     seed: int
     budgets: tuple[int, ...]
     unit: Unit
@@ -142,6 +143,11 @@ class Settings(Frozen):
     compiled: bool
     device: str
     torch: str
+
+    @property
+    def effort_name(self) -> str:
+        """The effort; one whose settings were changed says so."""
+        return f"{self.effort} (modified)" if self.changed else self.effort
 
 
 class Results(Frozen):

@@ -96,7 +96,7 @@ def identity_of(settings: Settings, attacks: int, images: int, budget: int | Non
     allowed = f"{named + ' and ' if named else ''}{sites(budgets[-1], settings.unit)}"
     return (
         f"{settings.mode} of {attacks} attack{'' if attacks == 1 else 's'}, effort "
-        f"{tidy(settings.effort)}, {allowed}, {images:,} images, seed {settings.seed}"
+        f"{tidy(settings.effort_name)}, {allowed}, {images:,} images, seed {settings.seed}"
     )
 
 
@@ -107,6 +107,12 @@ def meaning(results: Results) -> list[str]:
     if effort != "paper":
         unknown = f"At effort {tidy(effort)} the attacks may not be converged."
         lines.append(_EFFORTS.get(effort, unknown))
+    if results.settings.changed:
+        changes = tidy(", ".join(results.settings.changed), 1000)
+        lines.append(
+            f"The settings are not those of effort {tidy(effort)}: {changes}. Numbers at that "
+            "effort do not compare."
+        )
     if results.settings.mode == "cascade":
         lines.append(CASCADE)
     return [*lines, INTERVALS]

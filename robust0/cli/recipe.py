@@ -35,7 +35,7 @@ def list_command(form: Form = OutputFormat.AUTO) -> None:
             "budget": f"{recipe.threat.budget} {recipe.threat.unit}s",
             "method": recipe.training.method,
             "epochs": recipe.training.epochs,
-            "effort": recipe.audit.effort,
+            "effort": recipe.audit.effort + (" (modified)" if recipe.audit.changed else ""),
             "description": recipe.description,
         }
         for recipe in recipes

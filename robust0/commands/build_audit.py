@@ -60,6 +60,7 @@ def build_audit(request: AuditRequest) -> AuditJob:
         recipe=request.recipe,
         mode=audit.mode,
         effort=audit.effort,
+        changed=audit.changed,
         seed=audit.seed,
         budgets=budgets,
         unit=unit,
@@ -190,7 +191,7 @@ def _title(subject: Subject, settings: Settings) -> str:
     model = f"{subject.arch} {subject.method}" if subject.method else subject.arch
     return (
         f"{model} · {subject.dataset} {subject.split}, {subject.images:,} images · "
-        f"{budgets} {unit} · {settings.effort} · seed {settings.seed}"
+        f"{budgets} {unit} · {settings.effort_name} · seed {settings.seed}"
     )
 
 
@@ -216,7 +217,8 @@ def _about(facts: Facts) -> tuple[tuple[str, str], ...]:
         ("data", f"{subject.dataset} {subject.split}, {subject.images:,} images: {subject.choice}"),
         ("budget", f"{', '.join(str(b) for b in settings.budgets)} {settings.unit}s"
          + (smaller if len(settings.budgets) > 1 else "")),
-        ("mode", f"{settings.mode}, effort {settings.effort}, seed {settings.seed}"),
+        ("mode", f"{settings.mode}, effort {settings.effort_name}, seed {settings.seed}"),
+        *((("changed", ", ".join(settings.changed)),) if settings.changed else ()),
         ("hardware", f"{settings.device}, {speed}" + (", compiled" if settings.compiled else "")),
     )  # fmt: skip
 

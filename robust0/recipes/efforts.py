@@ -1,7 +1,8 @@
 """The audit block of a recipe, spelled out: names, groups and an effort become attacks."""
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
 
 from robust0.attacks import ATTACKS
 from robust0.attacks.battery import EFFORTS, battery, budget_of, groups
@@ -64,6 +65,24 @@ def expand_audit(audit: Branch) -> Branch:
     ]
     rest = {key: item for key, item in audit.items() if key not in {"params", "attacks"}}
     return {**rest, "attacks": attacks}
+
+
+def changed_settings(effort: str, name: str, kind: str, params: Mapping[str, object]) -> list[str]:
+    """Settings of an attack that are not those which the effort and its name give it.
+
+    Of an attack under a name of its own only those count that the effort decides.
+    """
+    attack = ATTACKS.find(kind)
+    given: dict[str, object] = {**budget_of(attack, effort)}
+    owner, known = battery().get(name, (None, None))
+    if known is not None and owner is attack:
+        parts = fields(attack)  # type: ignore[arg-type] # attacks are dataclasses
+        given = {**{part.name: part.default for part in parts}, **given, **known.params}
+    return [
+        f"{name}.{key}={value} ({effort}: {given[key]})"
+        for key, value in params.items()
+        if key in given and value != given[key]
+    ]
 
 
 def _entries(attacks: Tree) -> list[Branch]:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 from pydantic import ConfigDict, Field, JsonValue, model_validator
 
 from robust0.data.augment import AUGMENTATIONS, Augmentation, Shift
+from robust0.recipes.efforts import changed_settings
 from robust0.recipes.frozen import Section
 from robust0.registry import Count, Fraction, Positive, Whole
 from robust0.training.averaging import AVERAGINGS, Averaging, NoAveraging
@@ -179,6 +180,15 @@ class AuditSpec(Section):
         description="what is run, in this order"
     )
     seed: Whole = Field(0, description="seed of the attacks' draws")
+
+    @property
+    def changed(self) -> tuple[str, ...]:
+        """Settings of attacks that are not those of the effort."""
+        return tuple(
+            words
+            for spec in self.attacks
+            for words in changed_settings(self.effort, spec.name, spec.kind, spec.params)
+        )
 
 
 class Recipe(Section):

@@ -118,8 +118,7 @@ def _columns(report: Report, result: BudgetResult, *, seconds: bool) -> list[Col
         Column("robust", tuple(wording.percent(share) if share else "-" for share in shares)),
         Column("95 %", tuple(wording.interval(share) if share else "-" for share in shares)),
     ]
-    if report.results.settings.mode == "cascade":
-        columns.append(Column("attacked", (*(wording.number(r.attacked) for r in rows), *blank)))
+    columns.append(Column("attacked", (*(wording.number(r.attacked) for r in rows), *blank)))
     broken = [row.broken for row in rows]
     broken += [report.results.clean.count - row.robust.count for row in unions]
     columns += [

@@ -131,7 +131,7 @@ def _facts(report: Report) -> list[tuple[str, list[tuple[str, str]]]]:
         (
             "Attack run",
             [
-                ("mode; effort; seed", f"{settings.mode}; {settings.effort}; {settings.seed}"),
+                ("mode; effort; seed", f"{settings.mode}; {settings.effort_name}; {settings.seed}"),
                 ("recipe hash", settings.recipe),
                 ("rows per model call", str(settings.compute_rows)),
                 ("search in", settings.search_dtype + (", compiled" if settings.compiled else "")),

@@ -83,18 +83,18 @@ def _headline(report: Report) -> list[str]:
 
 def _attacks(report: Report, result: BudgetResult) -> list[str]:
     battery = report.results.settings.mode == "battery"
-    head = ("attack", *(("robust", "95 % interval") if battery else ("attacked",)))
-    head = (*head, "broken", "only it", "median sites", "median passes", "seconds")
+    head = ("attack", *(("robust", "95 % interval") if battery else ()))
+    head = (*head, "attacked", "broken", "only it", "median sites", "median passes", "seconds")
     rows = []
     for row in result.attacks:
         own = (
             (wording.percent(row.robust), wording.interval(row.robust))
             if row.robust is not None
-            else (wording.number(row.attacked),)
+            else ()
         )
         rows.append((
             f"{escaped(row.name)} {escaped(wording.notes(row))}".strip(), *own,
-            wording.number(row.broken), wording.number(row.only),
+            wording.number(row.attacked), wording.number(row.broken), wording.number(row.only),
             wording.number(row.median_sites), wording.number(row.median_passes),
             wording.seconds(report.run.attack_seconds.get(row.name)),
         ))  # fmt: skip

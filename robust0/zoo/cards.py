@@ -227,7 +227,7 @@ def measured(report: Report, threads: int) -> Measured:
         split=results.subject.split,
         images=results.subject.images,
         mode=results.settings.mode,
-        effort=results.settings.effort,
+        effort=results.settings.effort_name,
         seed=results.settings.seed,
         unit=results.settings.unit,
         threads=threads,

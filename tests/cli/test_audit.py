@@ -130,6 +130,19 @@ def test_sorted_images_are_chosen_from_every_class_and_the_reports_say_so(place,
     assert all(said in (place / "run" / f"report.{end}").read_text() for end in ("md", "html"))
 
 
+def test_an_effort_that_was_changed_is_called_so_everywhere(place, capfd):
+    words = ["--set", "audit.params.sparse-rs.queries=2", "-o", "run", "--output-format", "rich"]
+    assert run([*RUN, *words, "--attacks", "sparse-rs"]) == 0
+    captured = capfd.readouterr()
+    texts = [captured.out, captured.err]
+    texts += [(place / "run" / f"report.{end}").read_text() for end in ("md", "html")]
+    for text in texts:
+        flat = " ".join(text.split())
+        assert "smoke (modified)" in flat
+        assert "sparse-rs.queries=2 (smoke: 50)" in flat
+    assert "effort smoke," not in "".join(texts)
+
+
 @pytest.mark.parametrize("form", ["rich", "plain", "markdown", "junit"])
 def test_every_form_goes_to_stdout(capfd, form):
     assert run([*RUN, "-o", "run", "--output-format", form, "--fail-under", "clean=50"]) == 0

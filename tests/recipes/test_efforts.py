@@ -75,6 +75,7 @@ def test_large_data_use_the_other_settings_of_sparse_rs(recipe):
 
 def test_a_single_budget_can_be_set():
     found = audit("audit.effort=quick", "audit.params.sparse-rs.queries=77")
+    assert found.changed == ("sparse-rs.queries=77 (quick: 1000)",)
     assert params(found)["sparse-rs"]["queries"] == 77
     assert params(found)["saif"] == {"steps": 100}
 
@@ -125,3 +126,26 @@ def test_params_of_an_unknown_attack_are_refused():
 def test_names_of_numbers_are_reserved(name):
     with pytest.raises(RecipeError, match="cannot be named"):
         audit(f"audit.attacks=[{{name: {name}, kind: sparse-rs}}]")
+
+
+@pytest.mark.parametrize("effort", EFFORTS)
+def test_an_effort_that_nobody_touched_is_unchanged(effort):
+    assert audit(f"audit.effort={effort}", "audit.attacks=all").changed == ()
+
+
+def test_every_setting_of_a_known_attack_counts_as_a_change():
+    found = audit("audit.effort=quick", "audit.params.sparse-rs.p_init=0.5")
+    assert found.changed == ("sparse-rs.p_init=0.5 (quick: 0.8)",)
+
+
+def test_an_attack_of_another_name_may_differ_but_not_in_what_the_effort_decides():
+    attacks = "[{name: mine, kind: sparse-rs, params: {p_init: 0.5}}]"
+    assert audit("audit.effort=quick", f"audit.attacks={attacks}").changed == ()
+    attacks = "[{name: mine, kind: sparse-rs, params: {queries: 5}}]"
+    changed = audit("audit.effort=quick", f"audit.attacks={attacks}").changed
+    assert changed == ("mine.queries=5 (quick: 1000)",)
+
+
+@pytest.mark.parametrize("recipe", ["gtsrb", "imagenet100"])
+def test_recipes_with_budgets_of_their_own_say_so(recipe):
+    assert "sparse-rs.queries=3000 (paper: 10000)" in audit(recipe=recipe).changed

@@ -33,6 +33,17 @@ def test_every_number_is_there_with_what_it_names(mode):
         assert line in text
 
 
+@pytest.mark.parametrize("mode", ["battery", "cascade"])
+def test_every_row_says_how_many_images_the_attack_met(mode):
+    report = make_report(Recipe(budgets=(4, 2), mode=mode))
+    smaller = report.results.budgets[1]
+    assert smaller.attacks[0].attacked < report.results.budgets[0].attacks[0].attacked
+    table = report_markdown(report).split("Attacks at 2 pixels")[1].split("</details>")[0]
+    lines = [line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("|")]
+    place = lines[0].index("attacked")
+    assert [line[place] for line in lines[2:]] == [str(row.attacked) for row in smaller.attacks]
+
+
 def test_tables_are_rectangular():
     blocks = re.findall(r"(?:^\|.*\n)+", report_markdown(make_report()), re.MULTILINE)
     assert len(blocks) == 4
