@@ -29,6 +29,8 @@ class TrainStarted:
     batch: int  # images per optimiser step
     processes: int
     notes: tuple[str, ...]
+    probe: str = ""  # what watches for catastrophic overfitting; empty: nothing does
+    checked: bool = False  # it had a look before the run was resumed
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +57,22 @@ class StepDone:
 
 
 @dataclass(frozen=True, slots=True)
-class EpochDone:
-    """Accuracies on reserved training images after an epoch; the probe is an independent attack."""
+class Watching:
+    """The overfitting watch at work: how many reserved images an attack of it has met."""
 
-    epoch: int  # 1 after the first
+    attack: str
+    done: int
+    images: int
+
+
+@dataclass(frozen=True, slots=True)
+class EpochDone:
+    """Accuracies on reserved training images after an epoch.
+
+    The probe is attacks independent of training: its number is the images that none of them breaks.
+    """
+
+    epoch: int  # 1 after the first, 0 before any step
     step: int
     images: int
     clean: float
@@ -94,7 +108,16 @@ class TrainFinished:
     interrupted: int | None
 
 
-TrainEvent = TrainStarted | Ticked | StepDone | EpochDone | OverfittingSeen | Saved | TrainFinished
+TrainEvent = (
+    TrainStarted
+    | Ticked
+    | StepDone
+    | Watching
+    | EpochDone
+    | OverfittingSeen
+    | Saved
+    | TrainFinished
+)
 
 
 @dataclass(frozen=True, slots=True)

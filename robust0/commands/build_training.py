@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from robust0.attacks.guided_swap import GuidedSwap
+from robust0.attacks.sparse_rs import SparseRS
 from robust0.data.datasets import open_dataset
 from robust0.data.imageset import ImageSet
 from robust0.errors import DataError, RecipeError
@@ -134,7 +135,10 @@ def compose(spec: TrainingSpec, threat: Threat, labels: Tensor, classes: int) ->
 
 def _watch(spec: TrainingSpec, threat: Threat, *, stop: bool) -> Watch:
     probe = spec.probe
-    attacks = (("guided-swap", GuidedSwap(forwards=probe.forwards)),)
+    attacks = (
+        ("guided-swap", GuidedSwap(forwards=probe.forwards)),
+        ("sparse-rs", SparseRS(queries=probe.queries)),
+    )
     return Watch(attacks, threat, probe.images, probe.every, probe.collapse, stop)
 
 

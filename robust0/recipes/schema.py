@@ -88,11 +88,15 @@ class ModelSpec(Section):
 
 
 class ProbeSpec(Section):
-    """The independent attack that watches for catastrophic overfitting."""
+    """The attacks that watch for catastrophic overfitting: guided-swap, then sparse-rs.
+
+    An overfitted network misleads gradients, so one of them needs none.
+    """
 
     images: Whole = Field(200, description="reserved images attacked; 0 turns the watch off")
     every: Count = Field(1, description="epochs between two probes")
-    forwards: Count = Field(100, description="guided-swap's forward-equivalents per image")
+    forwards: Count = Field(60, description="guided-swap's forward-equivalents per image")
+    queries: Count = Field(150, description="sparse-rs's forwards per image guided-swap left")
     collapse: Fraction = Field(
         0.05, description="probe accuracy below which the run counts as collapsed"
     )

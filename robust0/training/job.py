@@ -20,7 +20,7 @@ from robust0.training.schedule import Schedule
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """The catastrophic-overfitting watch: an attack independent of training on reserved images."""
+    """The catastrophic-overfitting watch: attacks independent of training on reserved images."""
 
     attacks: tuple[tuple[str, Attack[Any]], ...]  # (configured name, attack), a cascade
     threat: Threat  # the evaluation budget

@@ -25,13 +25,13 @@ from robust0.interrupt import Interrupt
 from robust0.rng import Stream
 from robust0.runs.folder import append_line, keep_lines
 from robust0.training import snapshot as snapshots
-from robust0.training import watch
 from robust0.training.averaging import WeightAverage
 from robust0.training.guards import HealthCheck
 from robust0.training.job import TrainJob
 from robust0.training.meter import StepMeter
 from robust0.training.methods.base import MicroBatch, Moment, StepBatch
 from robust0.training.updates import Updates
+from robust0.training.vigil import Vigil
 
 LOG_EVERY = 20  # steps between reports
 
@@ -71,7 +71,7 @@ class _Run:
         self.health = HealthCheck()
         self.step = 0
         self.batches: Iterator[tuple[Tensor, Batch]] = iter(())
-        self.memory: dict[str, Any] = {"best_probe": -1.0, "overfitting": None, "reading": None}
+        self.vigil = Vigil(job, world)
 
     def _wrapped(self) -> nn.Module:
         network = self.job.network
@@ -89,10 +89,10 @@ class _Run:
         job = self.job
         yield TrainStarted(
             job.title, len(job.rows), self.epochs, self.steps_per_epoch, self.step, self.batch,
-            self.world.size, job.notes,
+            self.world.size, job.notes, self.vigil.name, self.vigil.memory["reading"] is not None,
         )  # fmt: skip
-        if self.memory["overfitting"]:  # seen before this process began
-            yield OverfittingSeen(*self.memory["overfitting"])
+        if self.vigil.alarm:  # seen before this process began
+            yield OverfittingSeen(*self.vigil.alarm)
         saved_at, opened = time.monotonic(), -1
         while self.step < self.total and not self._stopping():
             if opened != self.step // self.steps_per_epoch:
@@ -111,7 +111,7 @@ class _Run:
         yield from self._finish()
 
     def _stopping(self) -> bool:
-        if self.job.watch.stop and self.memory["overfitting"]:
+        if self.job.watch.stop and self.vigil.alarm:
             return True
         return self.world.largest(self.interrupt.signal or 0, self.job.device) != 0
 
@@ -127,7 +127,7 @@ class _Run:
                 self.job.export(path, network, self._metrics())
             yield Saved(str(path), "model")
         self.world.wait()
-        _, reason = self.memory["overfitting"] or (0, None)
+        _, reason = self.vigil.alarm or (0, None)
         yield TrainFinished(str(self.job.folder), self.step, reason, signal)
 
     # -- one step ----------------------------------------------------------------------------------
@@ -201,42 +201,21 @@ class _Run:
         job, epoch = self.job, self.step // self.steps_per_epoch
         if not job.watch.images or (epoch % job.watch.every and self.step < self.total):
             return
-        rows = job.reserved[: job.watch.images]
         with self.average.applied() as network:
-            reading = watch.read(network, job.data, rows, job.method, job.watch, job.seed)
-        classes = len(job.data.class_names)
-        reason = watch.alarm(reading, self.memory["best_probe"], classes, job.watch.collapse)
-        best = reading.probe > self.memory["best_probe"]
-        names = " + ".join(name for name, _ in job.watch.attacks)
-        event = EpochDone(
-            epoch, self.step, reading.images, reading.clean, reading.training_attack,
-            reading.probe, f"{names} at {job.watch.threat}", best,
-        )  # fmt: skip
-        self._write("epoch", asdict(event))
-        yield event
-        self.memory["reading"] = asdict(reading)
-        alarmed = self.world.largest(int(reason is not None), job.device)
-        if alarmed and not self.memory["overfitting"]:
-            self.memory["overfitting"] = (epoch, str(reason))
-            yield OverfittingSeen(epoch, str(reason))
-        if best:
-            self.memory["best_probe"] = reading.probe
-            if self.world.leads:
+            best = False
+            for event in self.vigil.look(network, epoch, self.step):
+                if isinstance(event, EpochDone):
+                    self._write("epoch", asdict(event))
+                    best = event.best
+                yield event
+            if best and self.world.leads:
                 path = job.folder / "best.safetensors"
-                with self.average.applied() as network:
-                    job.export(path, network, self._metrics())
+                job.export(path, network, self._metrics())
                 yield Saved(str(path), "best")
 
     def _metrics(self) -> dict[str, float]:
-        """What a checkpoint says of itself; accuracies are those on reserved images."""
-        reading = self.memory["reading"] or {}
-        known = {f"reserved_{name}": value for name, value in reading.items() if value is not None}
-        return {
-            "step": self.step,
-            "epoch": self.step // self.steps_per_epoch,
-            "overfitting": float(self.memory["overfitting"] is not None),
-            **known,
-        }
+        epoch = self.step // self.steps_per_epoch
+        return {"step": self.step, "epoch": epoch, **self.vigil.metrics()}
 
     def _write(self, kind: str, record: dict[str, Any]) -> None:
         if self.world.leads:
@@ -247,7 +226,7 @@ class _Run:
             state = snapshots.Snapshot(
                 self.step, self.job.network.state_dict(), self.updates.optimizer.state_dict(),
                 self.job.method.state_dict(), self.average.state_dict(), self._identity(),
-                self.memory | {"scaler": self.updates.scaler.state_dict()},
+                self.vigil.memory | {"scaler": self.updates.scaler.state_dict()},
             )  # fmt: skip
             yield Saved(str(snapshots.save(self.job.folder, state)), "snapshot")
 
@@ -262,9 +241,9 @@ class _Run:
             self.updates.optimizer.load_state_dict(found.optimizer)
             self.job.method.load_state_dict(found.method)
             self.average.load_state_dict(found.averaging)
-            self.memory, self.step = found.memory, found.step
+            self.vigil.memory, self.step = found.memory, found.step
             self.updates.number = self.step * self.job.method.updates
-            scaler = self.memory.pop("scaler")
+            scaler = self.vigil.memory.pop("scaler")
             if self.updates.scaler.is_enabled():
                 self.updates.scaler.load_state_dict(scaler)
         if self.world.leads:

@@ -19,10 +19,12 @@ from robust0.events import (
     TrainEvent,
     TrainFinished,
     TrainStarted,
+    Watching,
 )
 from robust0.views.chart import line_chart
 from robust0.views.live import View, fitting_view
 
+INTERVAL = 60.0  # seconds between two lines where nobody watches live
 _STYLES = {"clean": "green", "training attack": "yellow", "probe": "red"}
 
 
@@ -42,6 +44,7 @@ class LiveTrainView:
         self._step: StepDone | None = None
         self._epochs: list[EpochDone] = []
         self._alarm: str | None = None
+        self._watching: Watching | None = None
         self._last = ""
 
     def show(self, event: TrainEvent) -> None:
@@ -53,7 +56,10 @@ class LiveTrainView:
                 self._at = event.step
             case StepDone():
                 self._step = event
+            case Watching():
+                self._watching = event
             case EpochDone():
+                self._watching = None
                 self._epochs.append(event)
             case OverfittingSeen():
                 self._alarm = f"epoch {event.epoch}: {event.reason}"
@@ -84,7 +90,7 @@ class LiveTrainView:
                 width=min(console.width, 100),
             )
             yield Text(reserved(self._epochs[-1]))
-        yield self._light()
+        yield from self._light(self._start)
         if self._last:
             yield Text(self._last, style="dim")
 
@@ -112,10 +118,17 @@ class LiveTrainView:
         done = step - start.step
         return None if done <= 0 else (self._clock() - self._begun) / done * (total - step)
 
-    def _light(self) -> Text:
+    def _light(self, start: TrainStarted) -> Iterator[Text]:
         if self._alarm:
-            return Text("● catastrophic overfitting: ", style="bold red") + Text(self._alarm)
-        return Text("● ", style="green") + Text("no sign of catastrophic overfitting")
+            yield Text("● catastrophic overfitting: ", style="bold red") + Text(self._alarm)
+        if self._watching is not None:
+            yield Text("● ", style="cyan") + Text(checking(self._watching))
+        elif not start.probe:
+            yield Text("○ catastrophic overfitting is not watched for", style="dim")
+        elif not self._epochs and not start.checked:
+            yield Text("○ not yet checked for catastrophic overfitting", style="dim")
+        elif not self._alarm:
+            yield Text("● ", style="green") + Text("no sign of catastrophic overfitting")
 
 
 class PlainTrainView:
@@ -137,9 +150,9 @@ class PlainTrainView:
             case Ticked():
                 pass
             case StepDone():
-                if self._clock() - self._said >= 60:
-                    self._said = self._clock()
-                    self._say(f"step {event.step}: " + "; ".join(numbers(event)))
+                self._now_and_then(lambda: f"step {event.step}: " + "; ".join(numbers(event)))
+            case Watching():
+                self._now_and_then(lambda: checking(event))
             case EpochDone():
                 self._said = self._clock()
                 self._say(f"epoch {event.epoch}: {reserved(event)}")
@@ -154,6 +167,11 @@ class PlainTrainView:
                 self._say(ending(event))
             case _:
                 assert_never(event)
+
+    def _now_and_then(self, text: Callable[[], str]) -> None:
+        if self._clock() - self._said >= INTERVAL:
+            self._said = self._clock()
+            self._say(text())
 
     def _say(self, text: str) -> None:
         self._console.print(Text(text), soft_wrap=True)
@@ -181,6 +199,14 @@ def numbers(event: StepDone) -> list[str]:
         f"training batches: {', '.join(seen)}; lr {event.learning_rate:.2g}, gradient norm "
         f"{event.gradient_norm:.2f}, {event.memory_bytes / 2**30:.1f} GiB",
     ]
+
+
+def checking(event: Watching) -> str:
+    """What the overfitting watch is doing."""
+    return (
+        f"checking for catastrophic overfitting: {event.attack}, "
+        f"{event.done} of {event.images} reserved images"
+    )
 
 
 def reserved(event: EpochDone) -> str:

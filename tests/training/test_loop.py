@@ -7,12 +7,15 @@ from dataclasses import replace
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch import nn
 
+from robust0.attacks.sparse_rs import SparseRS
 from robust0.distributed import World
 from robust0.errors import RunError, TrainingError
 from robust0.events import EpochDone, OverfittingSeen, Saved, StepDone, TrainFinished, TrainStarted
 from robust0.runs.folder import read_lines
+from robust0.threat import Threat
 from robust0.training import loop
 from robust0.training import snapshot as snapshots
 from robust0.training.guards import HealthCheck
@@ -288,7 +291,51 @@ def test_the_watch_warns_when_the_training_attack_is_no_attack(tmp_path):
     assert "exceeds clean accuracy" in alarms[0].reason
     assert events[-1].step == 5
     assert "exceeds" in events[-1].overfitting
-    assert (job.folder / "best.safetensors").exists()
+    assert not (job.folder / "best.safetensors").exists()
+
+
+def test_the_best_checkpoint_is_from_before_a_collapse_whatever_the_probe_says_later(tmp_path):
+    class Collapsing(nn.Module):
+        """Any corner colour fools it at first; from step 11 on one pixel gives the class away."""
+
+        def __init__(self):
+            super().__init__()
+            self.inner = make_network()
+            self.register_buffer("updates", torch.zeros((), dtype=torch.int64))
+
+        def forward(self, images):
+            self.updates += self.training
+            logits = 0 * self.inner(images) + 5 * images.mean(dim=(2, 3))
+            if self.updates <= 20:  # two forwards per step
+                return logits - 50 * (images == 0).sum(dim=(2, 3))
+            return logits + 50 * (images[:, :, 0, 0] == 1)
+
+    class Telling:
+        """No attack at first, then one that paints the pixel that gives the class away."""
+
+        def __call__(self, model, lesson):
+            if model.updates <= 20:
+                return lesson.images
+            told = lesson.images.clone()
+            told[torch.arange(len(told)), lesson.labels, 0, 0] = 1.0
+            return told
+
+    data = make_data()
+    grey = torch.arange(80, 88)  # half of the reserved images lose their class
+    data._pixels[grey] = data._pixels[grey].float().mean(dim=1, keepdim=True).to(torch.uint8)
+    job = make_job(tmp_path / "run", network=Collapsing(), data=data)
+    job = replace(job, method=replace(job.method, inner=Telling()))
+    weak = replace(
+        job.watch, threat=Threat(pixels=1), attacks=(("sparse-rs", SparseRS(queries=1)),)
+    )
+    events = train(replace(job, watch=weak))
+    epochs = [event for event in events if isinstance(event, EpochDone)]
+    (alarmed,) = [event.epoch for event in events if isinstance(event, OverfittingSeen)]
+    assert alarmed == 3
+    assert [event.best for event in epochs] == [True, False, False, False]
+    assert epochs[-1].probe > epochs[0].probe
+    best = load_file(job.folder / "best.safetensors")
+    assert best["updates"] == 10
 
 
 def test_a_resumed_run_still_shows_its_alarm(tmp_path):

@@ -1,6 +1,7 @@
 """The training views, fed with recorded events, at fixed widths and with a hand-moved clock."""
 
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -13,12 +14,13 @@ from robust0.events import (
     Ticked,
     TrainFinished,
     TrainStarted,
+    Watching,
 )
 from robust0.views.chart import line_chart, sparkline
 from robust0.views.curves import draw_curves
 from robust0.views.harden import LiveTrainView, PlainTrainView, clock
 
-STARTED = TrainStarted("net · fast-ls-l0 · toy", 900, 4, 10, 0, 64, 1, ("patch_size=2",))
+STARTED = TrainStarted("net · fast-ls-l0 · toy", 900, 4, 10, 0, 64, 1, ("patch_size=2",), "a probe")
 STEP = StepDone(12, 1, 1.5, {"clean": 1.2, "divergence": 0.3}, 0.5, 0.25, 0.05, 0.9, 123.4, 2**30)
 EPOCH = EpochDone(1, 10, 40, 0.625, 0.5, 0.25, "guided-swap at 20 pixels", best=True)
 ALARM = OverfittingSeen(1, "probe accuracy collapsed to 0.0%")
@@ -58,6 +60,30 @@ def test_the_live_view_shows_everything_at_any_width(width):
     assert "no sign of catastrophic overfitting" in flat
     view.show(ALARM)
     assert "collapsed" in " ".join(screen(view, width).split())
+
+
+def test_the_live_view_gives_no_all_clear_before_a_check_and_says_when_it_checks():
+    view = LiveTrainView(Clock())
+    for event in (STARTED, Ticked(9), STEP):
+        view.show(event)
+    text = screen(view, 100)
+    assert "not yet checked for catastrophic overfitting" in text
+    assert "no sign" not in text
+    view.show(Watching("sparse-rs", 3, 40))
+    assert "checking for catastrophic overfitting: sparse-rs, 3 of 40" in screen(view, 100)
+    view.show(EPOCH)
+    assert "no sign of catastrophic overfitting" in screen(view, 100)
+    view.show(ALARM)
+    view.show(Watching("sparse-rs", 0, 40))
+    assert "collapsed" in screen(view, 100)  # an alarm stays in sight
+
+
+def test_the_live_view_knows_of_checks_before_a_resumption_and_of_none_at_all():
+    view = LiveTrainView(Clock())
+    view.show(replace(STARTED, checked=True))
+    assert "no sign of catastrophic overfitting" in screen(view, 100)
+    view.show(replace(STARTED, probe=""))
+    assert "is not watched for" in screen(view, 100)
 
 
 def test_the_plain_view_speaks_once_a_minute_and_once_an_epoch():
