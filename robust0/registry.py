@@ -17,7 +17,7 @@ from annotated_types import Ge, Gt, Le, Lt
 from pydantic import PlainSerializer, PlainValidator, TypeAdapter
 from pydantic_core import PydanticCustomError
 
-from robust0.errors import RecipeError
+from robust0.errors import EvaluationError, RecipeError
 
 T = TypeVar("T")
 Count = Annotated[int, Ge(1), Le(10**12)]
@@ -125,9 +125,14 @@ class Registry(Generic[T]):
         module, _, name = reference.partition(":")
         try:
             member = getattr(importlib.import_module(module), name)
-        except (ImportError, AttributeError, ValueError) as problem:
+        except SystemExit as problem:  # what argparse does to a script's own command line
+            raise EvaluationError(
+                f"{said}importing {reference} tried to end the program: SystemExit: {problem}",
+                "keep its command line under `if __name__ == '__main__'`",
+            ) from problem
+        except Exception as problem:  # a user's module may raise anything
             raise RecipeError(
-                f"{said}{reference} cannot be imported: {problem}",
+                f"{said}{reference} cannot be imported: {type(problem).__name__}: {problem}",
                 "write package.module:Name of something Python finds (PYTHONPATH, pip install)",
             ) from problem
         kind = getattr(member, "kind", None)

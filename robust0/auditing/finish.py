@@ -2,6 +2,7 @@
 
 import datetime
 import json
+import math
 import os
 import platform
 from collections.abc import Mapping, Sequence
@@ -34,9 +35,11 @@ def ordered(facts: Facts, images: Sequence[int], book: Book) -> list[Verdict]:
     return [verdict for verdict in found if verdict is not None]
 
 
-def examples(facts: Facts, images: Sequence[int], book: Book, bytes_each: int) -> list[int]:
+def examples(
+    facts: Facts, images: Sequence[int], book: Book, image_shape: tuple[int, int, int]
+) -> list[int]:
     """The images whose clean pixels are kept: all, or of large ones some that fell first."""
-    if len(images) * bytes_each <= KEEP_ALL:
+    if len(images) * math.prod(image_shape) <= KEEP_ALL:
         return list(images)
     fallen = book.fallen.get(facts.settings.budgets[0], set())
     broken = [image for image in images if image in fallen]

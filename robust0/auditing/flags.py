@@ -51,13 +51,13 @@ def check(
     half = max(1, len(images) // 2)
     company = torch.cat([images[:half], 1 - images[:half]])
     right = {int((answer.argmax(dim=1) == labels).sum()) for answer in answers}
-    if len(right) > 1 or _varies(answers):
+    if len(right) > 1 or varies(answers):
         yield _fatal(
             "randomised-model",
             f"{REPEATS} forwards of the same images give different answers: a verdict is the "
             "outcome of chance",
         )
-    elif _varies([logits[:half], oracle.exact(company)[:half]]):
+    elif varies([logits[:half], oracle.exact(company)[:half]]):
         yield _fatal(
             "batch-dependent-model",
             "an image's answer depends on the other images of the call: batch statistics in use",
@@ -111,7 +111,7 @@ def _attacked(
         )
 
 
-def _varies(answers: Sequence[Tensor]) -> bool:
+def varies(answers: Sequence[Tensor]) -> bool:
     """Whether answers to the same images differ by more than rounding."""
     directions = [torch.nn.functional.normalize(logits, dim=1) for logits in answers]
     return any(

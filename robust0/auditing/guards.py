@@ -1,6 +1,5 @@
 """Conditions under which an audit runs: repeatable kernels, and a clear word when memory ends."""
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -8,10 +7,8 @@ import torch
 from torch import nn
 
 from robust0.errors import EvaluationError
-from robust0.models.fast.memory import freed_memory_kept
+from robust0.models.fast.memory import freed_memory_kept, out_of_memory
 from robust0.models.fast.oracle import frozen
-
-_FULL = re.compile(r"out of memory|(can't|cannot|not enough memory to) allocate|not enough memory")
 
 
 @contextmanager
@@ -56,7 +53,7 @@ def enough_memory(rows: int) -> Iterator[None]:
     try:
         yield
     except (RuntimeError, MemoryError) as problem:
-        if isinstance(problem, RuntimeError) and not _FULL.search(str(problem).lower()):
+        if not out_of_memory(problem):
             raise
         raise EvaluationError(
             f"out of memory at {rows} images per call",

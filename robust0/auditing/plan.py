@@ -1,6 +1,6 @@
 """Which image meets which attack at which budget: a pure function of the verdicts so far."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -112,3 +112,11 @@ class AuditPlan:
         if any((0, CLEAN, image) not in book.verdicts for image in images):
             return False
         return not any(self.due(stage, images, book) for stage in self.stages())
+
+    def ahead(
+        self, stage: Stage, images: Sequence[int], book: Book, passes: Mapping[Stage, int]
+    ) -> int:
+        """The most passes that later stages can cost on these images."""
+        stages = list(self.stages())
+        later = stages[stages.index(stage) + 1 :]
+        return sum(len(self.bound(other, images, book)) * passes[other] for other in later)

@@ -10,6 +10,8 @@ from robust0.attacks.calls import Pulse
 from robust0.attacks.engine import Outcome, Waiting, search
 from robust0.attacks.judge import judge
 from robust0.auditing import finish
+from robust0.auditing.again import UNSTEADY, Recall
+from robust0.auditing.attempts import Attempts
 from robust0.auditing.facts import check_identity, read_checks, read_run, write_checks
 from robust0.auditing.flags import CONTROL_IMAGES, check
 from robust0.auditing.guards import enough_memory, searching
@@ -72,6 +74,7 @@ class _Run:
         self.buffer: list[Outcome] = []
         self.begun = self.flushed = self.drawn = time.monotonic()
         self.flags: tuple[Flag, ...] = ()
+        self.recall = Recall(job.oracle)
 
     # -- the run ---------------------------------------------------------------------------------
 
@@ -130,6 +133,7 @@ class _Run:
             return
         folder = self.job.folder
         known = read_checks(folder) if folder is not None else None
+        self.recall.open(self._first()[0])
         if known is None:
             correct = [self.position[image] for image in self.ids if image in self.book.correct]
             # Spread: the first ones may all be of one class.
@@ -137,11 +141,19 @@ class _Run:
             right = spread(correct, CONTROL_IMAGES)
             threat = self.job.threat(self.plan.budgets[0])
             known = tuple(check(self.oracle, self._fetch, some, right, threat, self.job.seed))
-            if folder is not None:
-                with writing(folder):
-                    write_checks(folder, known)
+            self._keep_flags(known)
         self.flags = known
         yield from (FlagRaised(flag) for flag in known)
+
+    def _keep_flags(self, flags: tuple[Flag, ...]) -> None:
+        self.flags = flags
+        if self.job.folder is not None:
+            with writing(self.job.folder):
+                write_checks(self.job.folder, flags)
+
+    def _first(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The images of one model call."""
+        return self._fetch(spread(range(len(self.ids)), self.oracle.rows))
 
     # -- one attack at one budget ----------------------------------------------------------------
 
@@ -152,7 +164,8 @@ class _Run:
         threat, attack = self.job.threat(budget), self.attacks[name]
         due = self.plan.due(stage, self.mine, self.book)
         wanted = len(self.plan.wanted(stage, self.mine, self.book))
-        self.meter.open(stage, wanted, wanted - len(due), self._ahead(stage))
+        ahead = self.plan.ahead(stage, self.mine, self.book, self.meter.passes)
+        self.meter.open(stage, wanted, wanted - len(due), ahead)
         waiting = Waiting([self.position[image] for image in due], self._fetch)
         begun = self.flushed = time.monotonic()
         for event in search(attack, name, self.oracle, waiting, threat, self.job.seed):
@@ -191,20 +204,13 @@ class _Run:
         verdicts, attempts = decide(
             self.oracle, threat, stage, attack.revision, outcomes, images_of
         )
+        held = Attempts(threat.unit, self.job.data.image_shape, attempts)
+        self.recall.hear(verdicts, held, images_of)
         self.store.flush(verdicts, attempts)
         self.book.add(verdicts)
         if self.world.leads:
             self.tally.restore(self.book.add(self.store.others()))
         self.flushed = time.monotonic()
-
-    def _ahead(self, stage: Stage) -> int:
-        """The most passes that later stages can cost this process."""
-        later = list(self.plan.stages())
-        later = later[later.index(stage) + 1 :]
-        return sum(
-            len(self.plan.bound(other, self.mine, self.book)) * self.meter.passes[other]
-            for other in later
-        )
 
     # -- what the user sees ----------------------------------------------------------------------
 
@@ -249,8 +255,18 @@ class _Run:
             if self._since(self.drawn) > 1:
                 yield self._progress(last)
 
+    def _ask_again(self) -> Iterator[AuditEvent]:
+        """Flag a model that no longer says what it said."""
+        if not any(flag.name in UNSTEADY for flag in self.flags):
+            images, _, ids = self._first()
+            clean = [self.book.verdicts[0, CLEAN, image] for image in ids.tolist()]
+            for flag in self.recall.flags(clean, images):
+                self._keep_flags((*self.flags, flag))
+                yield FlagRaised(flag)
+
     def _finish(self) -> Iterator[AuditEvent]:
         job = self.job
+        yield from self._ask_again()
         verdicts = finish.ordered(job.facts, self.ids, self.book)
         results = summarise(job.facts, verdicts, self.flags)
         for flag in results.flags[len(self.flags) :]:
@@ -262,22 +278,14 @@ class _Run:
             return
         clock = read_clock(job.folder)  # before the parts' own are merged into the first
         finish.merge_parts(job.folder, verdicts)
-        self._keep_clean()
-        start = read_run(job.folder)
+        kept = finish.examples(job.facts, self.ids, self.book, job.data.image_shape)
+        images, labels, _ = self._fetch([self.position[image] for image in kept])
+        pixels, start = (images * 255).round().to(torch.uint8), read_run(job.folder)
         info = finish.run_info(start.started, start.command, clock, self.world.size, versions())
         report = Report(results=results, run=info)
         with writing(job.folder):
+            finish.write_clean(job.folder, kept, labels.tolist(), pixels.cpu().numpy())
             finish.write_report(job.folder, report)
         drop_parts(job.folder)
         job.write_reports(job.folder)
         yield AuditFinished(report, str(job.folder), None)
-
-    def _keep_clean(self) -> None:
-        job = self.job
-        channels, height, width = job.data.image_shape
-        kept = finish.examples(job.facts, self.ids, self.book, channels * height * width)
-        images, labels, _ = self._fetch([self.position[image] for image in kept])
-        pixels = (images * 255).round().to(torch.uint8).cpu().numpy()
-        if job.folder is not None:
-            with writing(job.folder):
-                finish.write_clean(job.folder, kept, labels.tolist(), pixels)

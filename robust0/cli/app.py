@@ -3,6 +3,8 @@
 import io
 import os
 import sys
+import traceback
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -54,34 +56,70 @@ def root(
 
 def main() -> None:
     """Run the command; refusals are two lines, never a traceback (unless ROBUST0_DEBUG=1)."""
-    for stream in (sys.stdout, sys.stderr):
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without UTF-8 gets ? for ≤
+        elif stream is None:  # closed by the shell
+            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - to the end
     sys.exit(run(sys.argv[1:]))
 
 
 def run(arguments: list[str]) -> int:
-    """The exit code of a command line."""
+    """The exit code of a command line; whatever happens, 0 and 1 are a command's own words."""
     try:
         code = app(arguments, prog_name="robust0", standalone_mode=False)
-    except Robust0Error as refusal:
-        if os.environ.get("ROBUST0_DEBUG") == "1":
-            raise
-        output.error(refusal.message, refusal.hint)
-        return refusal.exit_code
-    except typer.Abort:
-        output.error("interrupted", "")
-        return 130
-    except KeyboardInterrupt:
-        output.error("interrupted", "")
-        return 130
+        sys.stdout.flush()  # a full disk is met here, not after the exit code is settled
+    except (typer.Abort, KeyboardInterrupt):
+        return _tell("interrupted", "", 130)
     except BrokenPipeError:
-        # The reader (head, a pager) has gone; there is nobody to tell.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
+        return _left_alone()
     except _USAGE as mistake:
         return _usage(mistake)
+    except BaseException as problem:  # noqa: BLE001 - the last resort
+        # Typer turns a broken pipe into an exit.
+        return _left_alone() if _broken_pipe(problem) else _refused(problem)
     return code if isinstance(code, int) else 0
+
+
+def _left_alone() -> int:
+    """The reader (head, a pager) has gone; there is nobody to tell."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return 141
+
+
+def _broken_pipe(problem: BaseException) -> bool:
+    return isinstance(problem, SystemExit) and isinstance(problem.__context__, BrokenPipeError)
+
+
+def _tell(message: str, hint: str, code: int) -> int:
+    """The lines of a refusal, if anybody can read them, and its exit code."""
+    try:
+        output.error(message, hint)
+        sys.stderr.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    return code
+
+
+def _refused(problem: BaseException) -> int:
+    """Two lines and an exit code for a refusal, and for what nobody foresaw."""
+    if os.environ.get("ROBUST0_DEBUG") == "1":
+        traceback.print_exception(problem)
+    if isinstance(problem, Robust0Error):
+        return _tell(problem.message, problem.hint, problem.exit_code)
+    if isinstance(problem, OSError):  # a disk or a folder, more likely than robust0
+        where = f" {problem.filename}:" if problem.filename else ""
+        return _tell(
+            f"the system refused:{where} {problem.strerror or problem}",
+            "check the path, its permissions and free space; ROBUST0_DEBUG=1 shows the traceback",
+            3,
+        )
+    return _tell(
+        f"robust0 failed: {type(problem).__name__}: {problem}",
+        "this is a bug of robust0: please report it; ROBUST0_DEBUG=1 shows the traceback",
+        3,
+    )
 
 
 # Typer's usage errors share this base; it has no public name.
@@ -99,5 +137,4 @@ def _usage(mistake: Exception) -> int:
     message = getattr(mistake, "format_message", mistake.__str__)()
     if not message:  # no arguments at all: the help has been printed
         return 2
-    output.error(message, f"see {command} --help")
-    return 2
+    return _tell(message, f"see {command} --help", 2)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from robust0.errors import Robust0Error
 from robust0.views import output
+from robust0.wording import visible
 
 if TYPE_CHECKING:
     from robust0.decision import Decision
@@ -70,7 +71,7 @@ def outputs(decision: "Decision") -> str:
 
 
 def _escaped(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return visible(text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A"))
 
 
 def _append(variable: str, text: str) -> None:

@@ -15,8 +15,9 @@ from pathlib import Path
 from torch import nn
 
 from robust0 import rng
-from robust0.errors import ModelError
+from robust0.errors import ModelError, Robust0Error
 from robust0.models.checkpoint import load_weights
+from robust0.models.conduct import describe, misconduct
 from robust0.models.header import one_line
 from robust0.models.metadata import Metadata
 
@@ -65,7 +66,7 @@ def _find(name: str) -> Callable[[], object]:
             f"importing {module_name} failed: it needs the module {missing}",
             f"install it: pip install {missing}",
         ) from error
-    except Exception as error:  # the user's code may raise anything
+    except (Exception, SystemExit) as error:  # the user's code may raise anything
         raise _broken(f"importing {module_name}", error) from error
     for attribute in attributes.split("."):
         if not hasattr(found, attribute):
@@ -83,7 +84,7 @@ def _call(factory: Callable[[], object], name: str, seed: int) -> nn.Module:
     try:
         with rng.seeded("weights", seed):
             network = factory()
-    except Exception as error:  # the user's code may raise anything
+    except (Exception, SystemExit) as error:  # the user's code may raise anything
         raise _broken(f"calling {name}() without arguments", error) from error
     if not isinstance(network, nn.Module):
         raise ModelError(
@@ -93,8 +94,7 @@ def _call(factory: Callable[[], object], name: str, seed: int) -> nn.Module:
     return network
 
 
-def _broken(step: str, error: Exception) -> ModelError:
-    return ModelError(
-        f"{step} failed: {type(error).__name__}: {one_line(error)}",
-        "ROBUST0_DEBUG=1 shows where",
-    )
+def _broken(step: str, error: BaseException) -> Robust0Error:
+    if isinstance(error, SystemExit):  # what argparse does to a script's own command line
+        return misconduct(f"{step} tried to end the program: {describe(error)}")
+    return ModelError(f"{step} failed: {describe(error)}", "ROBUST0_DEBUG=1 shows where")

@@ -4,11 +4,11 @@ import math
 import statistics
 from collections.abc import Callable
 
-import torch
 from torch import Tensor, nn
 
 from robust0.errors import TrainingError
 from robust0.events import StepDone
+from robust0.models.fast.memory import out_of_memory
 
 _CALM_DOWN = "lower the learning rate or set training.clip_norm in a new run"
 EXPLODED = 1e4  # times the usual gradient norm
@@ -45,13 +45,6 @@ class HealthCheck:
                 _CALM_DOWN,
             )
         self._norms = [*self._norms, report.gradient_norm][-_REPORTS:]
-
-
-def out_of_memory(problem: BaseException) -> bool:
-    """Whether an error means that memory ran out, on any device."""
-    return isinstance(problem, torch.OutOfMemoryError | MemoryError) or (
-        isinstance(problem, RuntimeError) and "not enough memory" in str(problem)
-    )
 
 
 def batch_that_fits(batch_size: int, attempt: Callable[[int], None]) -> TrainingError:

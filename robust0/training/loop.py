@@ -22,6 +22,7 @@ from robust0.events import (
     TrainStarted,
 )
 from robust0.interrupt import Interrupt
+from robust0.models.conduct import answerable
 from robust0.rng import Stream
 from robust0.runs.folder import append_line, keep_lines
 from robust0.training import snapshot as snapshots
@@ -154,7 +155,8 @@ class _Run:
         micros = tuple(self._next_batch(number) for number in range(job.accumulate))
         batch = StepBatch(job.network, self.forward, micros, self.batch, moment)
         self.updates.batch = batch
-        job.method.train(batch, self.updates)
+        with answerable("in training"):
+            job.method.train(batch, self.updates)
         if self.updates.number != (self.step + 1) * job.method.updates:
             raise TrainingError(
                 f"the method says that it moves the weights {job.method.updates} times per batch, "

@@ -9,8 +9,9 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from robust0.distributed import World
+from robust0.models.fast.memory import out_of_memory
 from robust0.rng import seeded
-from robust0.training.guards import batch_that_fits, gradient_norm, out_of_memory
+from robust0.training.guards import batch_that_fits, gradient_norm
 from robust0.training.job import TrainJob
 from robust0.training.meter import StepMeter
 from robust0.training.methods.base import Loss, MicroBatch, StepBatch, StepResult

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from robust0.decision import Decision, points
 from robust0.views.output import ReportFormat, out
-from robust0.wording import tidy
+from robust0.wording import tidy, visible
 
 
 def show_gate(decision: Decision, form: str) -> None:
@@ -19,7 +19,7 @@ def show_gate(decision: Decision, form: str) -> None:
         case ReportFormat.RICH:
             _draw(decision)
         case _:
-            sys.stdout.write("".join(f"{line}\n" for line in _lines(decision)))
+            sys.stdout.write("".join(f"{visible(line)}\n" for line in _lines(decision)))
 
 
 def _draw(decision: Decision) -> None:

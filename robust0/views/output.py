@@ -4,11 +4,11 @@ import csv
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.markup import escape
 from rich.progress import (
     BarColumn,
@@ -19,10 +19,12 @@ from rich.progress import (
     TimeRemainingColumn,
     TransferSpeedColumn,
 )
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
 from robust0.events import Transfer
+from robust0.wording import visible
 
 
 class OutputFormat(StrEnum):
@@ -62,14 +64,24 @@ class ReportFormat(StrEnum):
         return ReportFormat.RICH if out().is_terminal else ReportFormat.PLAIN
 
 
+class _SafeConsole(Console):
+    """Names of files, keys and classes reach terminals: their escape sequences do not."""
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        for part in super().render(renderable, options):
+            yield part if part.control else Segment(visible(part.text), part.style)
+
+
 def out() -> Console:
     """The console for data."""
-    return Console(file=sys.stdout, highlight=False)
+    return _SafeConsole(file=sys.stdout, highlight=False)
 
 
 def err() -> Console:
     """The console for progress, notes and errors."""
-    return Console(file=sys.stderr, highlight=False)
+    return _SafeConsole(file=sys.stderr, highlight=False)
 
 
 def note(text: str) -> None:
@@ -178,15 +190,16 @@ def _plain_transfers() -> Callable[[Transfer], None]:
 
 
 def _json(value: object) -> None:
-    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n")
+    text = json.dumps(value, indent=2, ensure_ascii=False, default=str)
+    sys.stdout.write(visible(text) + "\n")
 
 
 def _cell(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list | tuple):
-        return ", ".join(str(item) for item in value)
-    return "-" if value is None else str(value)
+        return visible(", ".join(str(item) for item in value))
+    return "-" if value is None else visible(str(value))
 
 
 def _line(text: str) -> str:

@@ -20,6 +20,15 @@ class Returns(nn.Module):
         return self.change(self.head(images.flatten(1)))
 
 
+class Scribbles(Returns):
+    """A network that writes into its input."""
+
+    def forward(self, images):
+        logits = self.head(images.flatten(1))
+        self.change(images)
+        return logits
+
+
 def data(count=3, top=3):
     images = torch.rand(count, 2, 3, 3, generator=torch.Generator().manual_seed(0))
     return given_images(images, torch.arange(count) % (top + 1), CPU)
@@ -74,6 +83,26 @@ def test_labels_beyond_the_models_classes_are_refused():
 def test_a_model_for_other_images_is_refused():
     with pytest.raises(ModelError, match="fails on 2x3x3 images"):
         check_model(nn.Conv2d(3, 4, 3), data(), 16, CPU)
+
+
+def leave(logits):
+    raise SystemExit(0)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (Returns(lambda logits: logits.nothing), "fails on 2x3x3 images: AttributeError"),
+        (Returns(leave), "fails on 2x3x3 images: SystemExit: 0"),
+        (Returns(lambda logits: logits.to(torch.complex64)), "returns complex logits"),
+        (Scribbles(lambda images: images.mul_(2)), "changes its input in place"),
+        (Scribbles(lambda images: images.data.mul_(2)), "changes its input in place"),
+    ],
+)
+def test_misconduct_fails_the_evaluation(model, message):
+    with pytest.raises(EvaluationError, match=message) as caught:
+        check_model(model, data(), 16, CPU)
+    assert caught.value.exit_code == 3
 
 
 def test_no_images(toy):

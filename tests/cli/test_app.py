@@ -8,7 +8,7 @@ import pytest
 
 from robust0 import __version__
 from robust0.cli.app import run
-from robust0.errors import EvaluationError, Robust0Error, RunError, UnreliableError
+from robust0.errors import EvaluationError, RunError, UnreliableError
 
 INHERITED = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "FORCE_COLOR")}
 
@@ -60,10 +60,43 @@ def test_every_kind_of_error_has_its_exit_code(error, code, monkeypatch, capsys)
     assert capsys.readouterr().err == "error: it did not work\nhint: try again\n"
 
 
-def test_debug_shows_the_traceback(monkeypatch):
+def test_debug_shows_the_traceback_beside_the_message(monkeypatch, capsys):
     monkeypatch.setenv("ROBUST0_DEBUG", "1")
-    with pytest.raises(Robust0Error):
-        run(["recipe", "show", "none"])
+    assert run(["recipe", "show", "none"]) == 2
+    said = capsys.readouterr().err
+    assert "Traceback" in said
+    assert "error: there is no recipe named 'none'" in said
+
+
+@pytest.mark.parametrize(
+    ("crash", "message"),
+    [
+        (ZeroDivisionError("by\nzero"), "robust0 failed: ZeroDivisionError: by zero"),
+        (SystemExit(0), "robust0 failed: SystemExit: 0"),
+        (RecursionError(), "robust0 failed: RecursionError:"),
+        (OSError(28, "No space left on device", "x"), "refused: x: No space left on device"),
+    ],
+)
+@pytest.mark.parametrize("debug", ["0", "1"])
+def test_a_crash_is_exit_3_and_two_lines(crash, message, debug, monkeypatch, capsys):
+    def fail(*_, **__):
+        raise crash
+
+    monkeypatch.setattr("robust0.cli.app.app", fail)
+    monkeypatch.setenv("ROBUST0_DEBUG", debug)
+    assert run([]) == 3
+    *before, error, hint = capsys.readouterr().err.splitlines()
+    assert message in error
+    assert hint.startswith("hint: ")
+    assert bool(before) == (debug == "1")
+
+
+def test_a_full_disk_behind_stdout_is_exit_3():
+    command = f"{sys.executable} -m robust0 recipe list > /dev/full"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert done.returncode == 3
+    assert "No space left" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_ctrl_c_is_130(monkeypatch, capsys):

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from robust0.errors import EvaluationError, ModelError
+from robust0.models.conduct import answerable, misconduct, unchanged
 from robust0.models.fast.searching import gains, search_copies
 from robust0.models.fast.softplus import QuickSoftplus
 
@@ -88,7 +89,7 @@ class Oracle:
         """Logits (N, K) of the eager float32 model, for verdicts."""
         with torch.no_grad():
             answers = [
-                self._call(self.model, self._filled(part), None)[: len(part)]
+                self._call(self.model, self.filled(part), None)[: len(part)]
                 for part in images.split(self.rows)
             ]
             return torch.cat(answers)
@@ -96,7 +97,7 @@ class Oracle:
     def logits(self, images: Tensor) -> Tensor:
         """Logits for the search; at most ``rows`` images."""
         with torch.no_grad(), self._lane(gradient=False) as network:
-            return self._call(network, self._filled(images), None)[: len(images)]
+            return self._call(network, self.filled(images), None)[: len(images)]
 
     def gradient(
         self, images: Tensor, objective: Callable[[Tensor], Tensor], *, raw: bool = False
@@ -108,7 +109,7 @@ class Oracle:
         """
         count = len(images)
         with torch.enable_grad(), self._lane(gradient=True) as network:
-            batch = self._filled(images).detach().requires_grad_()
+            batch = self.filled(images).detach().requires_grad_()
             logits = self._call(network, batch, self.search_dtype)[:count]
             if not logits.requires_grad:
                 return logits, torch.zeros_like(images)
@@ -134,7 +135,7 @@ class Oracle:
         finally:
             self._free.put(network)
 
-    def _filled(self, images: Tensor) -> Tensor:
+    def filled(self, images: Tensor) -> Tensor:
         """The images of one call, filled up to its row count."""
         short = self.rows - len(images)
         if short:
@@ -144,7 +145,8 @@ class Oracle:
         return images
 
     def _call(self, network: Network, batch: Tensor, dtype: torch.dtype | None) -> Tensor:
-        with torch.autocast(self.device.type, dtype=dtype, enabled=dtype is not None):
+        casting = torch.autocast(self.device.type, dtype=dtype, enabled=dtype is not None)
+        with answerable("in its forward"), unchanged(batch), casting:
             logits = network(batch)
         return _checked(logits, self.rows)
 
@@ -169,6 +171,8 @@ def _checked(logits: object, rows: int) -> Tensor:
             f"the model returns shape {tuple(logits.shape)}, expected ({rows}, classes >= 2)",
             "its forward must return one row of class logits per image",
         )
+    if logits.is_complex():
+        raise misconduct("the model returns complex logits, which have no order")
     return logits.float()
 
 
