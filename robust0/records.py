@@ -123,6 +123,7 @@ class Subject(Frozen):
     image_ids: str = Field(description="sha256 of the attacked ids")
     images: int
     choice: str = Field("", description="how the images were chosen")
+    image_shape: tuple[int, int, int] | None = Field(None, description="channels, height, width")
     classes: int
     mean: tuple[float, ...]
     std: tuple[float, ...]

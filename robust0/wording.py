@@ -2,7 +2,7 @@
 
 import re
 
-from robust0.records import Accuracy, AttackRow, BudgetResult, Results, Settings, Unit
+from robust0.records import Accuracy, AttackRow, BudgetResult, Results, Settings, Subject, Unit
 
 SAA = "saa"
 WORST_CASE = "worst-case"
@@ -82,11 +82,18 @@ def ensemble_name(name: str) -> str:
     return _ENSEMBLES.get(name, tidy(name))
 
 
+def images_of(facts: Subject) -> str:
+    """``1,000 images of 32x32``: what a budget in pixels must be seen against."""
+    shape = facts.image_shape
+    size = "" if shape is None else f" of {shape[1]}x{shape[2]}"
+    return f"{facts.images:,} images{size}"
+
+
 def subject(results: Results) -> str:
     """The model and the data, on one line."""
     facts = results.subject
     model = " ".join(tidy(part) for part in (facts.model, facts.method or "") if part)
-    return f"{model} · {tidy(facts.dataset)} {tidy(facts.split)}, {facts.images:,} images"
+    return f"{model} · {tidy(facts.dataset)} {tidy(facts.split)}, {images_of(facts)}"
 
 
 def choice(results: Results) -> str:

@@ -24,6 +24,8 @@ from robust0.commands.audit_recipe import (
 from robust0.commands.build_audit import AuditRequest, build_audit
 from robust0.commands.early import refuse_changes, refuse_used
 from robust0.data.choice import choose
+from robust0.data.decoding import require_readable
+from robust0.data.imageset import FileSet
 from robust0.distributed import World
 from robust0.events import Transfer
 from robust0.files import write_text
@@ -127,8 +129,11 @@ def _build(
     wanted = recipe.audit.images
     whole = open_images(recipe.dataset, "test", options.data_dir, progress)
     data, choice = choose(whole, wanted)
-    few = wanted is not None and wanted > len(whole)
-    notes = (f"{whole.name} has only {len(whole):,} images: all are used",) if few else ()
+    if isinstance(data, FileSet):  # all that cannot be decoded are named now, not one an hour
+        require_readable([data.path(position) for position in range(len(data))])
+    notes = list(whole.origin.notes)
+    if wanted is not None and wanted > len(whole):
+        notes.append(f"{whole.name} has only {len(whole):,} images: all are used")
     request = AuditRequest(
         subject=open_subject(reference, data, device, seed=recipe.audit.seed),
         audit=recipe.audit,
@@ -140,7 +145,7 @@ def _build(
         rows=options.batch_size,
         precision=options.precision,
         compile=options.compile,
-        notes=notes,
+        notes=tuple(notes),
         warnings=warnings,
     )
     return build_audit(request)

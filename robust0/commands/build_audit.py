@@ -21,6 +21,7 @@ from robust0.recipes.schema import AuditSpec
 from robust0.records import Settings, Subject, Unit
 from robust0.runs.subject import RunSubject
 from robust0.threat import Threat
+from robust0.wording import images_of
 from robust0.writers.artefacts import write_all
 
 
@@ -157,6 +158,7 @@ def _subject(given: RunSubject, classes: int, choice: str) -> Subject:
         data_fingerprint=data.content_fingerprint,
         image_ids=hashlib.sha256(ids.encode()).hexdigest(),
         images=len(data),
+        image_shape=data.image_shape,
         choice=choice,
         classes=classes,
         mean=given.mean,
@@ -190,7 +192,7 @@ def _title(subject: Subject, settings: Settings) -> str:
     unit = settings.unit if settings.budgets == (1,) else f"{settings.unit}s"
     model = f"{subject.arch} {subject.method}" if subject.method else subject.arch
     return (
-        f"{model} · {subject.dataset} {subject.split}, {subject.images:,} images · "
+        f"{model} · {subject.dataset} {subject.split}, {images_of(subject)} · "
         f"{budgets} {unit} · {settings.effort_name} · seed {settings.seed}"
     )
 
@@ -214,7 +216,7 @@ def _about(facts: Facts) -> tuple[tuple[str, str], ...]:
         ("model", f"{subject.model}{digest}"),
         ("network", f"{subject.arch}, {subject.classes} classes"),
         ("normalisation", normalisation),
-        ("data", f"{subject.dataset} {subject.split}, {subject.images:,} images: {subject.choice}"),
+        ("data", f"{subject.dataset} {subject.split}, {images_of(subject)}: {subject.choice}"),
         ("budget", f"{', '.join(str(b) for b in settings.budgets)} {settings.unit}s"
          + (smaller if len(settings.budgets) > 1 else "")),
         ("mode", f"{settings.mode}, effort {settings.effort_name}, seed {settings.seed}"),

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from robust0.attacks.guided_swap import GuidedSwap
 from robust0.attacks.sparse_rs import SparseRS
 from robust0.data.datasets import open_dataset
-from robust0.data.imageset import ImageSet
+from robust0.data.imageset import ImageSet, side
 from robust0.errors import DataError, RecipeError
 from robust0.events import Transfer
 from robust0.models.checkpoint import Budget, save
@@ -61,7 +61,7 @@ def build_training(resolved: Resolved, request: TrainRequest) -> TrainJob:
     method = compose(spec, threat, data.labels, len(data.class_names))
     fingerprint = data.subset(rows).fingerprint
     return TrainJob(
-        title=f"{network.name} · {spec.method} · {data.name} · {threat}",
+        title=f"{network.name} · {spec.method} · {data.name}, {side(data)} images · {threat}",
         folder=request.folder,
         network=network.module.to(request.device),
         data=data,
@@ -94,7 +94,7 @@ def build_training(resolved: Resolved, request: TrainRequest) -> TrainJob:
             "compile": request.compile,
         },
         export=_Exporter(resolved, network, data, fingerprint),
-        notes=network.notes,
+        notes=(*data.origin.notes, *network.notes),
     )
 
 

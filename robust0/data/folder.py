@@ -1,15 +1,16 @@
 """Images in class folders: root/<class>/<image>, or root/train/<class> and root/test/<class>."""
 
+import math
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
-from PIL import Image
 
 from robust0.data.catalogue import Split
-from robust0.data.decoding import decode_all
+from robust0.data.decoding import decode_all, sizes
 from robust0.data.imageset import DataOrigin, FileSet, ImageSet, TensorSet
 from robust0.errors import DataError
 
@@ -18,6 +19,7 @@ _EXTENSIONS = {".jpg", ".jpeg", ".png", ".ppm", ".pgm", ".bmp", ".webp", ".tif",
 _CLUTTER = {"thumbs.db", "desktop.ini"}
 _SMALL_SIDE = 64
 _FILE_SIDE = 224
+_LOOKED_AT = 20_000  # files whose headers are read before a run begins
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +63,20 @@ def open_folder(
             "check the path and its permissions",
         ) from problem
     origin = DataOrigin(name, found, listing.class_names, str(place.absolute()))
-    side = _common_side(listing)
+    found_sizes = _look(listing)
+    side = next(iter(found_sizes)) if len(found_sizes) == 1 else None
     labels = torch.tensor(listing.labels)
-    if side is not None and image_size in (None, side[0]):
+    if side is not None and max(side) <= _SMALL_SIDE and image_size in (None, side[0]):
         return TensorSet(origin, decode_all(listing.paths(), lambda image: image), labels)
+    shown = image_size or _FILE_SIDE
+    note = _resizing(found_sizes, shown, asked=image_size is not None)
     return FileSet(
-        origin,
+        origin if side == (shown, shown) else replace(origin, notes=(note,)),
         listing.files,
         labels,
         torch.arange(len(labels)),
         sizes=torch.tensor(listing.sizes),
-        image_size=image_size or _FILE_SIDE,
+        image_size=shown,
     )
 
 
@@ -108,42 +113,49 @@ def _list(name: str, root: Path, class_list: Sequence[str] | None) -> _Listing:
             problem = f"a class occurs twice in the class list of {len(wanted)}"
         raise DataError(f"{name}: {problem}", "expected one folder per class: ROOT/CLASS/IMAGE")
     labels = {folder: label for label, folder in enumerate(wanted)}
-    entries = sorted(
-        (path.relative_to(root).as_posix(), labels[folder], path.stat().st_size)
+    found = [
+        (path, labels[folder], path.stat().st_size)
         for folder in wanted
-        for path in _images(name, root / folder)
-    )
+        for path in _files(root / folder)
+    ]
+    other = [str(p) for p, _, size in found if p.suffix.lower() not in _EXTENSIONS or not size]
+    if other:
+        names = ", ".join(sorted(other)[:20]) + (f" and {len(other) - 20} more" * (len(other) > 20))
+        raise DataError(
+            f"{name}: {names} {'is not an image' if len(other) == 1 else 'are not images'}",
+            "move such files out of the class folders",
+        )
+    entries = sorted((p.relative_to(root).as_posix(), label, size) for p, label, size in found)
     if not entries:
         raise DataError(f"{name}: no images in {root}", "put images into the class folders")
     files, numbers, sizes = zip(*entries, strict=True)
     return _Listing(root, tuple(wanted), files, numbers, sizes)
 
 
-def _images(name: str, folder: Path) -> Iterator[Path]:
+def _files(folder: Path) -> Iterator[Path]:
     for parent, _, files in os.walk(folder):
         for file in files:
             if file.startswith(".") or file.lower() in _CLUTTER:
                 continue
-            path = Path(parent, file)
-            if path.suffix.lower() not in _EXTENSIONS or path.stat().st_size == 0:
-                raise DataError(
-                    f"{name}: {path} is not an image", "move the file out of the class folders"
-                )
-            yield path
+            yield Path(parent, file)
 
 
-def _common_side(listing: _Listing) -> tuple[int, int] | None:
-    """Width and height if all images are small and of one size; reads headers until one is not."""
-    common: tuple[int, int] | None = None
-    for path in listing.paths():
-        try:
-            with Image.open(path) as picture:
-                size = picture.size
-        except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as problem:
-            raise DataError(
-                f"cannot read the image {path}: {problem}", "repair or remove the file"
-            ) from problem
-        if max(size) > _SMALL_SIDE or size != (common or size):
-            return None
-        common = size
-    return common
+def _look(listing: _Listing) -> Counter[tuple[int, int]]:
+    """The sizes of the images; of a very large set of photographs only the first are looked at."""
+    paths = listing.paths()
+    found = sizes(paths[:_LOOKED_AT])
+    small = len(found) == 1 and max(next(iter(found))) <= _SMALL_SIDE
+    return found + sizes(paths[_LOOKED_AT:]) if small else found
+
+
+def _resizing(found: Counter[tuple[int, int]], side: int, *, asked: bool) -> str:
+    """What happens to images that are not used as they are."""
+    if len(found) == 1:
+        kinds = "images of {}x{} are".format(*next(iter(found)))
+    else:
+        least, most = min(found, key=math.prod), max(found, key=math.prod)
+        kinds = (
+            f"images of {len(found)} sizes, from {least[0]}x{least[1]} to {most[0]}x{most[1]}, are"
+        )
+    other = "" if asked else "; --set dataset.image_size=N chooses another size"
+    return f"{kinds} scaled and cropped to {side}x{side}, and a budget counts those pixels{other}"

@@ -21,7 +21,7 @@ class DataOrigin:
     """What a set is called and where it was read from.
 
     ``split`` is train or test, or all for a source that is not divided. ``shuffled`` says that the
-    stored order is known to be random.
+    stored order is known to be random; ``notes`` tell what was done to the images.
     """
 
     name: str
@@ -29,6 +29,7 @@ class DataOrigin:
     class_names: tuple[str, ...]
     source: str
     shuffled: bool = False
+    notes: tuple[str, ...] = ()
 
 
 class ImageSet(ABC):
@@ -251,6 +252,12 @@ class FileSet(ImageSet):
     def _content(self) -> Iterable[bytes]:
         yield "\n".join(self.files).encode(errors="surrogateescape")
         yield _bytes(self._sizes)
+
+
+def side(data: ImageSet) -> str:
+    """Height and width, such as 32x32: what a budget in pixels must be seen against."""
+    _, height, width = data.image_shape
+    return f"{height}x{width}"
 
 
 def require_labels(origin: DataOrigin, labels: Tensor) -> None:

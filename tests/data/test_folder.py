@@ -4,6 +4,7 @@ import torch
 from PIL import Image
 
 from robust0.data.datasets import open_dataset
+from robust0.data.decoding import require_readable
 from robust0.data.imageset import FileSet, TensorSet
 from robust0.errors import DataError
 
@@ -183,3 +184,40 @@ def test_other_pixels_under_the_same_name_and_size_are_other_images(root):
     path.unlink()
     with pytest.raises(DataError, match="cannot read the image"):
         _ = gone.content_fingerprint
+
+
+def test_all_unreadable_files_are_named_at_once(root):
+    picture(root / "a" / "0.png")
+    for name in ("1.png", "2.png"):
+        (root / "a" / name).write_bytes(b"<html>not found</html>")
+    with pytest.raises(DataError, match=r"cannot read 2 images: .*1\.png, .*2\.png"):
+        open_dataset(f"folder:{root}", "test")
+    for name in ("1.txt", "2.txt"):
+        (root / "a" / name).write_bytes(b"text")
+    with pytest.raises(DataError, match=r"1\.txt, .*2\.txt are not images"):
+        open_dataset(f"folder:{root}", "test")
+
+
+def test_files_cut_off_after_their_header_are_named_at_once(root):
+    for name in ("1.bmp", "2.bmp"):
+        picture(root / "a" / name, (70, 70))
+        (root / "a" / name).write_bytes((root / "a" / name).read_bytes()[:200])
+    data = open_dataset(f"folder:{root}", "test")
+    assert isinstance(data, FileSet)
+    with pytest.raises(DataError, match="cannot read 2 images"):
+        require_readable([data.path(0), data.path(1)])
+
+
+def test_images_of_several_sizes_are_announced(root):
+    picture(root / "a" / "0.png", (20, 30))
+    picture(root / "a" / "1.png", (70, 90))
+    (note,) = open_dataset(f"folder:{root}", "test").origin.notes
+    assert note.startswith("images of 2 sizes, from 20x30 to 70x90, are scaled and cropped to 224x")
+    assert "dataset.image_size" in note
+    (note,) = open_dataset(f"folder:{root}", "test", image_size=48).origin.notes
+    assert "cropped to 48x48" in note
+
+
+def test_images_used_as_they_are_need_no_announcement(root):
+    picture(root / "a" / "0.png", (20, 30))
+    assert open_dataset(f"folder:{root}", "test").origin.notes == ()
