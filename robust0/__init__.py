@@ -6,6 +6,7 @@ Nothing here imports torch until it is called.
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from torch import nn
@@ -16,18 +17,36 @@ __version__ = "0.1.0"
 __all__ = ["__version__", "audit", "load"]
 
 
-def load(source: "str | Path", *, device: str = "cpu") -> "nn.Module":
-    """A hardened network, ready for images (B, 3, H, W) in [0, 1], in eval mode.
+def load(
+    source: "str | Path | None" = None,
+    *,
+    factory: "str | Callable[[], nn.Module] | None" = None,
+    device: str = "cpu",
+) -> "nn.Module":
+    """A hardened network, ready for images (B, C, H, W) in [0, 1], in eval mode.
 
     Args:
-        source: the path of a robust0 checkpoint (``.safetensors``), or the id of a zoo model.
+        source: a run directory of ``robust0 harden``, a robust0 checkpoint (``.safetensors``), or
+            the id of a zoo model; with a factory, its weights.
+        factory: makes the network where robust0 does not know it: a callable without arguments, or
+            its name as ``package.module:callable``.
         device: ``auto``, ``cpu``, ``cuda``, ``cuda:1`` or ``mps``.
     """
     from robust0.device import resolve
-    from robust0.models.checkpoint import load as load_checkpoint
+    from robust0.errors import ModelError
     from robust0.zoo.fetch import locate
 
-    return load_checkpoint(locate(str(source)), device=resolve(device)).network.eval()
+    place = resolve(device)
+    if factory is not None:
+        from robust0.models.factory import from_factory
+
+        weights = None if source is None else locate(str(source))
+        return from_factory(factory, weights).network.to(place).eval()
+    if source is None:
+        raise ModelError("no model was named", "give a path, the id of a zoo model, or a factory")
+    from robust0.models.checkpoint import load as load_checkpoint
+
+    return load_checkpoint(locate(str(source)), device=place).network.eval()
 
 
 def audit(

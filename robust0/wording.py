@@ -1,6 +1,7 @@
 """A report in words: how numbers are written, what each one names, and what it does not say."""
 
 import re
+import shlex
 
 from robust0.records import Accuracy, AttackRow, BudgetResult, Results, Settings, Subject, Unit
 
@@ -46,6 +47,11 @@ def tidy(text: str, limit: int = 200) -> str:
 def visible(text: str) -> str:
     """Text with every control character, but newlines and tabs, shown as a replacement mark."""
     return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def shell(*words: object) -> str:
+    """A command as a shell takes it, whatever its paths are called."""
+    return shlex.join(["robust0", *(tidy(str(word), 4000) for word in words)])
 
 
 def percent(accuracy: Accuracy) -> str:

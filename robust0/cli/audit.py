@@ -67,7 +67,7 @@ class PrecisionName(StrEnum):
 def audit(
     model: Annotated[
         str | None,
-        typer.Argument(metavar="MODEL", help="A checkpoint, a zoo id or hf-hub:OWNER/NAME."),
+        typer.Argument(metavar="MODEL", help="A run, a checkpoint, a zoo id or hf-hub:OWNER/NAME."),
     ] = None,
     eps: Annotated[
         str | None,

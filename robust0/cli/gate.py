@@ -27,7 +27,8 @@ class PolicyName(StrEnum):
 def gate(
     run: Annotated[Path | None, typer.Argument(metavar="RUN", help="A run directory.")] = None,
     baseline: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Compare with this baseline.json.")
+        Path | None,
+        typer.Option(metavar="FILE|RUN", help="A baseline.json, or an audit."),
     ] = None,
     max_drop: Annotated[
         float | None,

@@ -32,7 +32,7 @@ def harden(
         int | None, typer.Option(help="Seed of weights, order, noise and attack.")
     ] = None,
     start_from: Annotated[
-        str | None, typer.Option("--from", help="Fine-tune this robust0 checkpoint.")
+        str | None, typer.Option("--from", help="Fine-tune this run, checkpoint or zoo id.")
     ] = None,
     factory: Factory = None,
     pretrained: Annotated[
@@ -67,7 +67,7 @@ def harden(
     )  # fmt: skip
     check_harden(options, device)
     loading("harden")
-    from robust0.commands.harden import open_run
+    from robust0.commands.harden import next_audit, open_run
     from robust0.device import resolve
     from robust0.distributed import local_device, world
     from robust0.events import TrainFinished
@@ -94,5 +94,4 @@ def harden(
                 read_lines(job.folder / "metrics.jsonl"), job.folder / "curves.png", job.title
             )
             note(f"curves: {job.folder / 'curves.png'}")
-            model_file, budget = job.folder / "model.safetensors", job.watch.threat.budget
-            note(f"next: robust0 audit {model_file} --eps {budget}")
+            note(f"next: {next_audit(job.folder)}")

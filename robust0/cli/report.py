@@ -20,9 +20,11 @@ def report(
 
     Needs neither the model nor the dataset.
     """
+    from robust0.runs.folder import run_folder
     from robust0.views.report import show_report
     from robust0.writers.artefacts import JUNIT, MARKDOWN, rebuild
 
+    run = run_folder(run)
     made, paths = rebuild(run)
     if form is ReportFormat.MARKDOWN:
         sys.stdout.write((run / MARKDOWN).read_text(encoding="utf-8"))

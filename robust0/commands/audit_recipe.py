@@ -96,6 +96,8 @@ def data_name(options: AuditOptions, named: "ModelReference") -> tuple[str | Non
             )
         return None, ()
     absent = name == "cifar10" and options.data_dir is None and not in_cache(name)
+    if options.data is None and name == SAMPLE and not options.floors:
+        return SAMPLE, ()  # what it was trained on, too
     if options.data is None and (absent or name == SAMPLE):
         if options.floors:
             raise DataError(

@@ -25,6 +25,7 @@ from robust0.gate.decide import (
 )
 from robust0.gate.metrics import parse_floor, parse_metric, percentage
 from robust0.records import Report
+from robust0.runs.folder import run_folder
 from robust0.wording import identity_of, tidy
 
 MAX_DROP = 1.0
@@ -71,10 +72,10 @@ def evaluate(options: GateOptions, progress: Progress) -> GateOutcome:
     """Decide; everything that cannot be compared or read is refused, never passed."""
     _check(options)
     allowed, floors = options.allowed, [parse_floor(text) for text in options.floors]
-    before = None if options.baseline is None else baselines.read(options.baseline)
+    before = None if options.baseline is None else _baseline(options.baseline)
     if options.run is None:
         return _replay_only(options, _there(before), allowed, progress)
-    run = read_run(options.run)
+    run = read_run(run_folder(options.run))
     _refuse_empty(run)
     _refuse_silent_sample(run)
     _refuse_violations(run)
@@ -112,12 +113,22 @@ def make_baseline(options: GateOptions) -> tuple[Path, Baseline]:
             "--write-baseline only writes; it decides nothing",
             "gate first, then write the baseline with a command of its own",
         )
-    run = read_run(options.run)
+    run = read_run(run_folder(options.run))
     _refuse_silent_sample(run)
     _refuse_violations(run)
     made = baselines.of_run(run, attempts=baselines.KEPT)
     baselines.write(options.write_baseline, made)
     return options.write_baseline, made
+
+
+def _baseline(path: Path) -> Baseline:
+    """A baseline.json, or an audit's run directory, which says as much."""
+    folder = run_folder(path)
+    if not folder.is_dir():
+        return baselines.read(path)
+    run = read_run(folder)
+    _refuse_violations(run)
+    return baselines.of_run(run, attempts=baselines.KEPT)
 
 
 def _check(options: GateOptions) -> None:

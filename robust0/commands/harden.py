@@ -21,6 +21,7 @@ from robust0.models.checkpoint import read_metadata
 from robust0.recipes.load import Resolved, dump_recipe, load_recipe
 from robust0.runs.folder import owned
 from robust0.training.job import TrainJob
+from robust0.wording import shell
 from robust0.zoo.fetch import locate
 
 
@@ -74,6 +75,15 @@ def open_run(
             _refuse_used(folder)
             _remember(folder, resolved, options)
         yield job, resuming
+
+
+def next_audit(folder: Path) -> str:
+    """The command that audits the model of a run; its budget and data stand in the checkpoint."""
+    kept = json.loads((folder / "options.json").read_text(encoding="utf-8"))
+    words = ["audit", str(folder)]
+    words += ["--factory", kept["factory"]] if kept["factory"] else []
+    words += ["--data-dir", kept["data_dir"]] if kept["data_dir"] else []
+    return shell(*words)
 
 
 def _fresh_folder(resolved: Resolved) -> Path:

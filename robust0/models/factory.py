@@ -33,13 +33,20 @@ class FactoryNetwork:
     sha256: str | None
 
 
-def from_factory(name: str, weights: str | Path | None = None, *, seed: int = 0) -> FactoryNetwork:
-    """Call the factory of this name and load the weights strictly, if there are any."""
-    network = _call(_find(name), name, seed)
+def from_factory(
+    name: str | Callable[[], object], weights: str | Path | None = None, *, seed: int = 0
+) -> FactoryNetwork:
+    """Call a factory, or the one of this name, and load the weights strictly, if there are any."""
+    factory = _find(name) if isinstance(name, str) else name
+    network = _call(factory, name if isinstance(name, str) else _called(name), seed)
     if weights is None:
         return FactoryNetwork(network, None, None)
     loaded = load_weights(network, weights)
     return FactoryNetwork(network, loaded.metadata, loaded.sha256)
+
+
+def _called(factory: object) -> str:
+    return getattr(factory, "__qualname__", type(factory).__name__)
 
 
 def _find(name: str) -> Callable[[], object]:

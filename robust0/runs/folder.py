@@ -11,6 +11,13 @@ from filelock import FileLock, Timeout
 from robust0.errors import RunError
 from robust0.files import remove_stale, write_text
 
+_REPORTS = {"report.json", "report.html", "report.md", "run.json", "verdicts.jsonl"}
+
+
+def run_folder(path: Path) -> Path:
+    """The run directory that a path means: itself, or where its report.json lies."""
+    return path.parent if path.name in _REPORTS and path.is_file() else path
+
 
 @contextmanager
 def owned(folder: Path) -> Iterator[Path]:

@@ -24,7 +24,7 @@ from robust0.events import (
 from robust0.views.chart import sparkline
 from robust0.views.harden import clock
 from robust0.views.live import View, fitting_view
-from robust0.wording import interval, number, percent, sites, tidy
+from robust0.wording import interval, number, percent, shell, sites, tidy
 
 WIDE = 84  # columns from which every number has room
 
@@ -244,5 +244,5 @@ def attack_line(event: AttackDone) -> str:
 def ending(event: AuditFinished) -> str:
     """How the run ended."""
     if event.interrupted is not None:
-        return f"interrupted; go on with robust0 audit --resume {tidy(event.path or '')}"
+        return f"interrupted; go on with {shell('audit', '--resume', event.path or '')}"
     return f"finished in {tidy(event.path)}" if event.path else "finished"

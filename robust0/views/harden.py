@@ -23,6 +23,7 @@ from robust0.events import (
 )
 from robust0.views.chart import line_chart
 from robust0.views.live import View, fitting_view
+from robust0.wording import shell
 
 INTERVAL = 60.0  # seconds between two lines where nobody watches live
 _STYLES = {"clean": "green", "training attack": "yellow", "probe": "red"}
@@ -76,6 +77,7 @@ class LiveTrainView:
             yield Text("starting ...", style="dim")
             return
         yield Text(heading(self._start), style="bold")
+        yield from (Text(note, style="dim") for note in self._start.notes)
         yield self._bars(self._start, console.width)
         if self._step is not None:
             yield Group(*(Text(line) for line in numbers(self._step)))
@@ -225,7 +227,8 @@ def reserved(event: EpochDone) -> str:
 def ending(event: TrainFinished) -> str:
     """How the run ended."""
     if event.interrupted is not None:
-        return f"interrupted at step {event.step}; go on with robust0 harden --resume {event.path}"
+        again = shell("harden", "--resume", event.path)
+        return f"interrupted at step {event.step}; go on with {again}"
     return f"finished after {event.step} steps in {event.path}"
 
 
