@@ -100,7 +100,8 @@ def audit(
     data_dir: DataDir = None,
     factory: Factory = None,
     recipe: Annotated[
-        str | None, typer.Option(help="Take mode, effort, images and attacks from a recipe.")
+        str | None,
+        typer.Option(help="Take data, budget, mode, effort, images and attacks from a recipe."),
     ] = None,
     overrides: Overrides = None,
     device: Device = "auto",

@@ -91,7 +91,7 @@ def _fresh(
     reference = find_model(options.model, options.factory, progress)
     name, warnings = data_name(options, reference)
     known = reference.metadata.eval_budget if reference.metadata is not None else None
-    asked = budgets_of(options.eps, options.unit, None if options.recipe else known)
+    asked = budgets_of(options.eps, options.unit, None if options.says_budget else known)
     resolved = resolve(options, reference, name, asked)
     budgets = asked[0] if asked else (resolved.recipe.threat.budget,)
     job = _build(options, resolved, reference, budgets, device, progress, warnings)
@@ -107,6 +107,7 @@ def _recalled(
     refuse_changes(options)
     kept: dict[str, Any] = dict(run.options)
     budgets = tuple(kept.pop("budgets"))
+    kept = {key: kept[key] for key in _KEPT}
     kept["data_dir"] = options.data_dir or (Path(kept["data_dir"]) if kept["data_dir"] else None)
     options = replace(options, **kept)
     resolved = load_recipe(str(folder / _RECIPE))
@@ -172,6 +173,7 @@ def _remember(
     kept = {key: str(value) if isinstance(value, Path) else value for key, value in kept.items()}
     settings = job.facts.settings
     kept |= {"model": _absolute(options.model), "budgets": list(settings.budgets)}
+    kept |= {"says_budget": options.says_budget, "says_data": options.says_data}
     kept["precision"] = "bf16" if settings.search_dtype == "bfloat16" else "fp32"  # not auto
     run = RunFile(
         identity=job.identity,

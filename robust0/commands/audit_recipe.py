@@ -49,6 +49,19 @@ class AuditOptions:
     resume: Path | None = None
     floors: tuple[Floor, ...] = ()  # --fail-under
 
+    @property
+    def says_budget(self) -> bool:
+        """Whether the user chose the budget, not the checkpoint or a default."""
+        return self.eps is not None or self.recipe is not None or self._sets("threat.")
+
+    @property
+    def says_data(self) -> bool:
+        """Whether the user chose the data."""
+        return self.data is not None or self.recipe is not None or self._sets("dataset.name")
+
+    def _sets(self, key: str) -> bool:
+        return any(text.strip().startswith(key) for text in self.overrides)
+
     def settings(self) -> dict[str, object]:
         """The options that are values of the recipe; without a recipe, the command's defaults."""
         mode = self.mode or (None if self.recipe else "battery")
@@ -86,24 +99,19 @@ def budgets_of(
 
 def data_name(options: AuditOptions, named: "ModelReference") -> tuple[str | None, tuple[str, ...]]:
     """Which data, and what to warn of; None: the recipe's."""
+    if options.says_data and options.data is None:
+        return None, ()
     known = named.metadata.dataset if named.metadata is not None else None
     name = options.data or known
     if name is None:
-        if options.recipe is None:
-            raise DataError(
-                f"{named.shown} does not say which data it is for",
-                "give --data cifar10, folder:PATH or npz:PATH",
-            )
-        return None, ()
+        raise DataError(
+            f"{named.shown} does not say which data it is for",
+            "give --data cifar10, folder:PATH or npz:PATH",
+        )
     absent = name == "cifar10" and options.data_dir is None and not in_cache(name)
     if options.data is None and name == SAMPLE and not options.floors:
         return SAMPLE, ()  # what it was trained on, too
     if options.data is None and (absent or name == SAMPLE):
-        if options.floors:
-            raise DataError(
-                "CIFAR-10 is not here, and a gate does not fall back to the embedded sample",
-                "run robust0 data pull cifar10, or say --data sample",
-            )
         return SAMPLE, (
             "CIFAR-10 is not in the cache: these are the 1,000 test images embedded in robust0 "
             "(robust0 data pull cifar10 brings all 10,000)",
@@ -125,8 +133,8 @@ def resolve(
         changes["model.args"] = dict(known.arch_args)
     if data is not None:
         changes["dataset.name"] = data
-        if known is not None and known.variant in ("official", "paper") and data == known.dataset:
-            changes["dataset.variant"] = known.variant
+        if options.data is None and known is not None and known.variant in ("official", "paper"):
+            changes["dataset.variant"] = known.variant  # data that is said is official
         if ":" in data:
             square = known is not None and data.startswith("folder:")
             changes["dataset.image_size"] = known.input_size[1] if known and square else None
@@ -134,6 +142,19 @@ def resolve(
         changes[f"threat.{asked[1]}s"] = asked[0][0]
     changes |= options.settings()
     return load_recipe(name, model=named.arch, changes=changes, overrides=options.overrides)
+
+
+def require_said(*, budget: bool, data: bool, whose: str) -> None:
+    """Refuse a floor, a gate or a baseline whose budget or data a checkpoint chose."""
+    if budget and data:
+        return
+    missing = [name for name, said in (("--eps", budget), ("--data", data)) if not said]
+    what = [name for name, said in (("budget", budget), ("data", data)) if not said]
+    raise RecipeError(
+        f"{whose} took its {' and '.join(what)} from the checkpoint or a default, and a condition "
+        "must not rest on that",
+        f"say {' and '.join(missing)}, or --recipe",
+    )
 
 
 def check_floors(floors: Sequence[Floor], facts: Facts) -> None:

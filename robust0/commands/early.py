@@ -11,7 +11,7 @@ from pathlib import Path
 
 from robust0.architectures import check_architecture
 from robust0.auditing.facts import RUN, read_run
-from robust0.commands.audit_recipe import AuditOptions, budgets_of
+from robust0.commands.audit_recipe import AuditOptions, budgets_of, require_said
 from robust0.commands.harden_recipe import HardenOptions, resolve
 from robust0.data.datasets import parse_name
 from robust0.device import parse
@@ -28,9 +28,14 @@ def check_audit(options: AuditOptions, device: str) -> None:
     """Refuse what ``robust0 audit`` cannot run, as far as words tell."""
     parse(device)
     if options.resume is not None:
-        read_run(options.resume)
+        kept = read_run(options.resume).options
         refuse_changes(options)
+        if options.floors:
+            budget, data = (kept.get(key) is not False for key in ("says_budget", "says_data"))
+            require_said(budget=budget, data=data, whose="the run")
         return
+    if options.floors:
+        require_said(budget=options.says_budget, data=options.says_data, whose="this audit")
     check_model(options.model, options.factory)
     _check_data(options.data, options.data_dir)
     if options.eps is not None:

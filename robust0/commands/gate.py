@@ -7,6 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from robust0.auditing.rundata import RunData, read_run
+from robust0.commands.audit_recipe import require_said
 from robust0.decision import Check, Decision, Replay
 from robust0.errors import EvaluationError, RecipeError, RunError
 from robust0.events import Transfer
@@ -77,7 +78,7 @@ def evaluate(options: GateOptions, progress: Progress) -> GateOutcome:
         return _replay_only(options, _there(before), allowed, progress)
     run = read_run(run_folder(options.run))
     _refuse_empty(run)
-    _refuse_silent_sample(run)
+    _refuse_unsaid(run)
     _refuse_violations(run)
     after = baselines.of_run(run)
     require_reliable(after.flags, options.allow, "this run")
@@ -114,7 +115,8 @@ def make_baseline(options: GateOptions) -> tuple[Path, Baseline]:
             "gate first, then write the baseline with a command of its own",
         )
     run = read_run(run_folder(options.run))
-    _refuse_silent_sample(run)
+    _refuse_empty(run)
+    _refuse_unsaid(run)
     _refuse_violations(run)
     made = baselines.of_run(run, attempts=baselines.KEPT)
     baselines.write(options.write_baseline, made)
@@ -127,6 +129,7 @@ def _baseline(path: Path) -> Baseline:
     if not folder.is_dir():
         return baselines.read(path)
     run = read_run(folder)
+    _refuse_unsaid(run)
     _refuse_violations(run)
     return baselines.of_run(run, attempts=baselines.KEPT)
 
@@ -174,10 +177,15 @@ def _refuse_empty(run: RunData) -> None:
         raise RunError("this run audited no images: nothing rests on it", "audit some images")
 
 
-def _refuse_silent_sample(run: RunData) -> None:
-    """An audit may fall back to the embedded sample with a banner; a gate must not rest on that."""
-    words = run.info.command
-    said = ("--data", "sample") in pairwise(words) or {"--data=sample", "--recipe"} & set(words)
+def _refuse_unsaid(run: RunData) -> None:
+    """A checkpoint may choose data and budget of an audit; a gate must not rest on that."""
+    kept, words = run.info.options, run.info.command
+    if "says_data" in kept:
+        budget, data = (kept.get(key) is True for key in ("says_budget", "says_data"))
+        require_said(budget=budget, data=data, whose="this run")
+        return
+    # A run of an older version: at least no silent fall back to the sample.
+    said = ("--data", "sample") in pairwise(words) or "--data=sample" in words
     if run.report.results.subject.dataset == "sample" and words and not said:
         raise RunError(
             "this run used the embedded sample because the full data was absent",

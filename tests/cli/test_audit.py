@@ -223,12 +223,43 @@ def test_a_checkpoint_brings_data_budget_and_normalisation(place, checkpoint, ca
     assert "mean 0.4, 0.5, 0.6" in captured.err
 
 
-def test_a_gate_never_falls_back_to_the_sample(place, checkpoint, capfd):
-    assert run([*checkpoint, "-o", "run", "--fail-under", "saa=1%"]) == 2
-    assert "say --data sample" in capfd.readouterr().err
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "took its budget and data from the checkpoint"),
+        (("--eps", "2"), "took its data from the checkpoint"),
+        (("--data", "sample"), "took its budget from the checkpoint"),
+    ],
+)
+def test_a_checkpoint_does_not_choose_what_a_floor_rests_on(
+    place, checkpoint, capfd, words, message
+):
+    assert run([*checkpoint, *words, "-o", "run", "--fail-under", "clean=0"]) == 2
+    assert message in capfd.readouterr().err
     assert not (place / "run").exists()
-    said = [*checkpoint, "-o", "run", "--fail-under", "clean=0", "--data", "sample"]
-    assert run(said) == 0
+    # The same run without a floor is fine, but no gate and no baseline rests on it.
+    assert run([*checkpoint, *words, "-o", "run"]) == 0
+    capfd.readouterr()
+    assert run(["audit", "--resume", "run", "--fail-under", "clean=0"]) == 2
+    assert run(["gate", "run", "--fail-under", "clean=0"]) == 2
+    assert run(["gate", "run", "--write-baseline", "baseline.json"]) == 2
+    assert capfd.readouterr().err.count("from the checkpoint") == 3
+
+
+def test_budget_and_data_that_are_said_are_taken(place, checkpoint, capfd):
+    said = ["--data", "sample", "--set", "threat.pixels=2", "-o", "run"]
+    assert run([*checkpoint, *said, "--fail-under", "clean=0", "--output-format", "json"]) == 0
+    assert json.loads(capfd.readouterr().out)["results"]["settings"]["budgets"] == [2]
+    assert run(["gate", "run", "--fail-under", "clean=0"]) == 0
+
+
+def test_with_a_recipe_the_sample_does_not_stand_in_for_its_data(place, checkpoint, capfd):
+    assert run([*checkpoint, "--recipe", "quick", "-o", "run"]) == 2
+    assert "cifar10 cannot be fetched" in capfd.readouterr().err
+    assert not (place / "run").exists()
+    (place / "mine.yaml").write_text("schema: 1\nextends: cifar10\ndataset:\n  name: sample\n")
+    assert run([*checkpoint, "--recipe", "mine.yaml", "-o", "run"]) == 0
+    assert run(["gate", "run", "--fail-under", "clean=0"]) == 0
 
 
 def test_resuming_needs_the_same_weights(place, checkpoint, capfd):
