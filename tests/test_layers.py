@@ -42,19 +42,20 @@ ALLOWED = {
     "runs": BASE | FACTS | {"data", "files", "models", "recipes", "zoo"},
     "training": ENGINE,
     "auditing": ENGINE | FACTS,
+    "study": ENGINE | FACTS | {"training"},
     "gate": BASE | FACTS | {"attacks", "auditing", "files", "models", "threat", "zoo"},
     "writers": BASE | FACTS | {"auditing", "files", "runs"},
     "commands": ENGINE
     | FACTS
     | {"architectures", "auditing", "device", "gate", "recipes", "resources", "training"}
-    | {"writers", "zoo"},
+    | {"study", "writers", "zoo"},
     "certificates": BASE | {"rng"},
     "testing": BASE | {"attacks", "models", "rng", "threat"},
     "views": FACTS,
     "cli": BASE
     | FACTS
     | {"architectures", "auditing", "commands", "data", "device", "distributed", "gate", "models"}
-    | {"recipes", "runs", "training", "views", "writers", "zoo"},
+    | {"recipes", "runs", "study", "training", "views", "writers", "zoo"},
     "api": BASE | FACTS | {"auditing", "commands", "distributed", "recipes", "runs"},
 }
 # The package's own names: __version__ and the public functions.
@@ -120,6 +121,7 @@ def commands() -> list[list[str]]:
         "data": ["list", "pull", "info"],
         "recipe": ["list", "show"],
         "zoo": ["list", "show", "pull", "verify", "add", "convert"],
+        "study": ["spectrum", "landscape", "overlap", "interpolate", "gradients", "training"],
     }
     return [
         [],

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from robust0 import __version__
-from robust0.cli import data, recipe, zoo
+from robust0.cli import data, recipe, study, zoo
 from robust0.cli.audit import audit
 from robust0.cli.gate import gate
 from robust0.cli.harden import harden
@@ -36,6 +36,7 @@ app.command()(schema)
 app.add_typer(data.app, name="data")
 app.add_typer(recipe.app, name="recipe")
 app.add_typer(zoo.app, name="zoo")
+app.add_typer(study.app, name="study")
 
 
 def _version(wanted: bool) -> None:

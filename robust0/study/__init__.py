@@ -1,0 +1,1 @@
+"""Why one-step l0 training collapses: spectra, landscapes, overlaps, and what runs recorded."""

@@ -1,0 +1,123 @@
+"""``robust0 study`` as its users meet it: tables, files, refusals; on a network of one layer."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from robust0.cli.app import run
+from robust0.models.checkpoint import Budget, Metadata, save
+from robust0.rng import seeded
+
+MODULE = """
+from torch import nn
+
+
+def make():
+    return nn.Sequential(nn.Flatten(), nn.Linear(3 * 6 * 6, 4), nn.Softplus(), nn.Linear(4, 3))
+
+
+def no_classifier():
+    return nn.Conv2d(3, 3, 1)
+"""
+COMMON = ("--factory", "study_factory:make", "--data", "npz:line.npz", "--images", "12")
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    (tmp_path / "study_factory.py").write_text(MODULE, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with seeded("place"):
+        images = (torch.rand(30, 6, 6, 3) * 255).to(torch.uint8).numpy()
+        network = nn.Sequential(nn.Flatten(), nn.Linear(108, 4), nn.Softplus(), nn.Linear(4, 3))
+    labels = np.arange(30) % 3
+    np.savez("line.npz", images=images, labels=labels)
+    metadata = Metadata.made(
+        factory="study_factory:make", classes=3, input_size=(3, 6, 6), mean=(0.0,) * 3,
+        std=(1.0,) * 3, method="sparse-at", train_budget=Budget(unit="pixel", sites=6),
+        eval_budget=Budget(unit="pixel", sites=2), dataset="npz:line.npz", epochs=3,
+    )  # fmt: skip
+    save("a.safetensors", network, metadata)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("part", "more"),
+    [
+        ("spectrum", ["--top", "3", "--attack", "training", "--attack", "clean"]),
+        ("landscape", ["--grid", "3", "--attack", "training,alpha=0.25"]),
+        ("overlap", ["--split", "train", "--against", "sparse-rs,queries=20"]),
+        ("interpolate", ["--points", "0,1", "--split", "train"]),
+        ("gradients", ["--against", "multi-step,steps=3", "--batch", "8"]),
+    ],
+)
+def test_every_part_leaves_json_and_figures(place, part, more, capfd):
+    words = ["study", part, "a.safetensors", *COMMON, *more, "-o", "s", "--output-format", "json"]
+    assert run(words) == 0
+    rows = json.loads(capfd.readouterr().out)
+    assert rows[0]["model"] == "a"
+    document = json.loads((place / "s" / f"{part}.json").read_text(encoding="utf-8"))
+    assert document["part"] == part
+    assert (place / "s" / f"{part}.png").exists()
+    assert (place / "s" / f"{part}.svg").exists()
+    if part == "interpolate":
+        assert run(words) == 0  # nothing is left to do
+        assert json.loads(capfd.readouterr().out) == rows
+
+
+def test_the_attack_of_training_has_the_budget_of_training(place, capfd):
+    words = ["study", "overlap", "a.safetensors", *COMMON, "--split", "train", "-o", "s"]
+    assert run([*words, "--against", "one-step,eps=2", "--output-format", "json"]) == 0
+    (row,) = json.loads(capfd.readouterr().out)
+    assert row["first"] == "training attack, one step, 6 pixels"
+    assert row["second"] == "one-step, 2 pixels"
+
+
+def test_parts_in_one_folder_share_a_page(place):
+    for part in ("interpolate", "gradients"):
+        assert run(["study", part, "a.safetensors", *COMMON, "--split", "train", "-o", "s"]) == 0
+    page = (place / "s" / "study.html").read_text(encoding="utf-8")
+    assert 'id="interpolate"' in page
+    assert 'id="gradients"' in page
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["landscape", "a.safetensors", *COMMON, "--grid", "0"], "an odd number of points"),
+        (["spectrum", "a.safetensors", *COMMON, "--attack", "trainig"], "trainig"),
+        (["spectrum", "a.safetensors", *COMMON, "--attack", "training,stepz=2"], "stepz"),
+        (["spectrum", "a.safetensors", *COMMON, "--attack", "saa"], "group of attacks"),
+        (["spectrum", "a.safetensors", *COMMON, "--eps", "40"], "exceeds the 36 pixels"),
+        (["spectrum", "nothing.safetensors", *COMMON], "nothing.safetensors"),
+        (["spectrum"], "no model was named"),
+        (["interpolate", "a.safetensors", *COMMON, "--points", "0,x"], "must be numbers"),
+        (["spectrum", *COMMON], "does not say"),
+        (
+            ["spectrum", "--factory", "study_factory:no_classifier", "--data", "npz:line.npz",
+             "--attack", "clean"],
+            "its forward must return one row of class logits",
+        ),
+        (["overlap", "a.safetensors", *COMMON, "--audit", "nowhere"], "no run directory"),
+        (["training", "nowhere"], "holds no training run"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_two_lines_and_exit_2(place, words, message, capfd):
+    assert run(["study", *words]) == 2
+    said = capfd.readouterr().err
+    assert message in said
+    assert not (place / "runs").exists()
+
+
+def test_an_unfinished_training_run_is_refused(place, capfd):
+    folder = place / "run"
+    folder.mkdir()
+    (folder / "recipe.yaml").write_text("", encoding="utf-8")
+    (folder / "metrics.jsonl").write_text("", encoding="utf-8")
+    (folder / "best.safetensors").write_bytes((place / "a.safetensors").read_bytes())
+    for words in (["training", "run"], ["spectrum", "run", *COMMON]):
+        assert run(["study", *words]) == 2
+        assert "is not finished" in capfd.readouterr().err
