@@ -34,6 +34,12 @@ class RunError(Robust0Error):
     """A run directory cannot be written, resumed or compared."""
 
 
+class DiskError(RunError):
+    """The disk of a running run is full or gone: no mistake of the user's command."""
+
+    exit_code: ClassVar[int] = 3
+
+
 class EvaluationError(Robust0Error):
     """The evaluation itself failed; no number from it may be used."""
 

@@ -8,6 +8,8 @@ import difflib
 import importlib
 import json
 from collections.abc import Hashable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from functools import cache
 from importlib.metadata import entry_points
@@ -17,7 +19,7 @@ from annotated_types import Ge, Gt, Le, Lt
 from pydantic import PlainSerializer, PlainValidator, TypeAdapter
 from pydantic_core import PydanticCustomError
 
-from robust0.errors import EvaluationError, RecipeError
+from robust0.errors import EvaluationError, RecipeError, RunError
 
 T = TypeVar("T")
 Count = Annotated[int, Ge(1), Le(10**12)]
@@ -60,6 +62,52 @@ def settings_of(component: type) -> tuple[Setting, ...]:
 def adapter(component: Hashable) -> TypeAdapter[Any]:
     """What validates the settings of a component; made once."""
     return TypeAdapter(cast("type", component))
+
+
+# How a user names code, by family.
+_FLAGS = {"attack": "--attacks ", "training method": "--method "}
+_KEYS = {
+    "label source": "labels", "inner attack": "inner", "optimiser": "optimizer",
+    "augmentation": "augment",
+}  # fmt: skip
+# What may be imported by its reference; None: whatever is asked for.
+_NAMED: ContextVar[frozenset[str] | None] = ContextVar("named", default=None)
+
+
+@contextmanager
+def only_named(references: Iterable[str]) -> Iterator[None]:
+    """Inside, only this code is imported: a folder's own files must not choose what runs."""
+    token = _NAMED.set(frozenset(references))
+    try:
+        yield
+    finally:
+        _NAMED.reset(token)
+
+
+def imported(reference: str, family: str, said: str = "") -> object:
+    """What ``package.module:Name`` stands for; ``said`` names the place that wants it."""
+    named = _NAMED.get()
+    if named is not None and reference not in named:
+        key = _KEYS.get(family, family)
+        flag = _FLAGS.get(family, f"--set training.{key}.kind=")
+        raise RunError(
+            f"the run directory wants to run the {family} {reference}: code runs only if you name "
+            "it yourself",
+            f"if you trust it, add {flag}{reference}",
+        )
+    module, _, name = reference.partition(":")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except SystemExit as problem:  # what argparse does to a script's own command line
+        raise EvaluationError(
+            f"{said}importing {reference} tried to end the program: SystemExit: {problem}",
+            "keep its command line under `if __name__ == '__main__'`",
+        ) from problem
+    except Exception as problem:  # a user's module may raise anything
+        raise RecipeError(
+            f"{said}{reference} cannot be imported: {type(problem).__name__}: {problem}",
+            "write package.module:Name of something Python finds (PYTHONPATH, pip install)",
+        ) from problem
 
 
 class Registry(Generic[T]):
@@ -122,19 +170,7 @@ class Registry(Generic[T]):
         return found
 
     def _imported(self, reference: str, said: str) -> type[T]:
-        module, _, name = reference.partition(":")
-        try:
-            member = getattr(importlib.import_module(module), name)
-        except SystemExit as problem:  # what argparse does to a script's own command line
-            raise EvaluationError(
-                f"{said}importing {reference} tried to end the program: SystemExit: {problem}",
-                "keep its command line under `if __name__ == '__main__'`",
-            ) from problem
-        except Exception as problem:  # a user's module may raise anything
-            raise RecipeError(
-                f"{said}{reference} cannot be imported: {type(problem).__name__}: {problem}",
-                "write package.module:Name of something Python finds (PYTHONPATH, pip install)",
-            ) from problem
+        member: Any = imported(reference, self.family, said)
         kind = getattr(member, "kind", None)
         if not (isinstance(kind, str) and self._members.get(kind) is member):
             # Another process finds it by its reference only, so that is what is written.

@@ -19,7 +19,7 @@ from robust0.auditing.interval import accuracy
 from robust0.auditing.job import AuditJob
 from robust0.auditing.plan import Book, Stage, spread
 from robust0.auditing.progress import PassMeter, Tally
-from robust0.auditing.store import Store, drop_parts, read_clock, writing
+from robust0.auditing.store import Store, drop_parts, read_clock
 from robust0.auditing.summary import summarise
 from robust0.auditing.verdicts import clean_verdicts, decide
 from robust0.distributed import World
@@ -36,6 +36,7 @@ from robust0.events import (
 from robust0.interrupt import Interrupt
 from robust0.models.metadata import versions
 from robust0.records import CLEAN, Flag, Report
+from robust0.runs.folder import writing
 
 FLUSH_SECONDS = 30.0  # between two, at most, what a kill can lose; each costs some model calls
 FLUSH_OUTCOMES = 64

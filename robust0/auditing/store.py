@@ -10,14 +10,13 @@ import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 
 from robust0.auditing.attempts import Attempts, Key, Sparse, merged, write_attempts
 from robust0.errors import RunError
 from robust0.files import remove_stale, sync_folder
 from robust0.records import CLEAN, Unit, Verdict
-from robust0.runs.folder import append_line, read_lines
+from robust0.runs.folder import append_line, read_lines, writing
 
 VERDICTS = "verdicts.jsonl"
 ATTEMPTS = "attempts.safetensors"
@@ -217,15 +216,3 @@ def _mend(path: Path) -> None:
 
 def _shard_number(path: Path) -> int:
     return int(path.name.removesuffix(".safetensors").rsplit("-", 1)[1])
-
-
-@contextmanager
-def writing(folder: Path) -> Iterator[None]:
-    """Turn what the disk refuses into a word about the run."""
-    try:
-        yield
-    except OSError as problem:
-        raise RunError(
-            f"cannot write to {problem.filename or folder}: {problem.strerror or problem}",
-            f"make room, then go on with robust0 audit --resume {folder}",
-        ) from problem

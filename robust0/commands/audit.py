@@ -13,7 +13,7 @@ import torch
 
 from robust0.auditing.facts import RUN, RunFile, check_identity, read_run, write_run
 from robust0.auditing.job import AuditJob
-from robust0.auditing.store import clear_stale, writing
+from robust0.auditing.store import clear_stale
 from robust0.commands.audit_recipe import (
     AuditOptions,
     budgets_of,
@@ -23,6 +23,7 @@ from robust0.commands.audit_recipe import (
 )
 from robust0.commands.build_audit import AuditRequest, build_audit
 from robust0.commands.early import refuse_changes, refuse_used
+from robust0.commands.named_code import own_code, require_factory
 from robust0.data.choice import choose
 from robust0.data.decoding import require_readable
 from robust0.data.imageset import FileSet
@@ -30,7 +31,8 @@ from robust0.distributed import World
 from robust0.events import Transfer
 from robust0.files import write_text
 from robust0.recipes.load import Resolved, dump_recipe, load_recipe, section_hash
-from robust0.runs.folder import owned
+from robust0.registry import only_named
+from robust0.runs.folder import owned, writing
 from robust0.runs.images import open_images
 from robust0.runs.subject import ModelReference, find_model, open_subject
 
@@ -62,10 +64,12 @@ def open_audit(
     again = options.resume is not None
     if folder is not None and world.restarts and (folder / RUN).exists():
         # torchrun starts a failed group again with the same arguments: that is a resume.
-        options, again = (
-            AuditOptions(resume=folder, data_dir=options.data_dir, floors=options.floors),
-            True,
-        )
+        options = AuditOptions(
+            resume=folder, data_dir=options.data_dir, floors=options.floors,
+            factory=options.factory, attacks=",".join(own_code(options.attacks, ())) or None,
+            overrides=tuple(text for text in options.overrides if own_code(None, (text,))),
+        )  # fmt: skip
+        again = True
     begin = _recalled if again else _fresh
     job, resolved = begin(options, device, progress)
     check_floors(options.floors, job.facts)
@@ -106,11 +110,13 @@ def _recalled(
     run = read_run(folder)
     refuse_changes(options)
     kept: dict[str, Any] = dict(run.options)
+    require_factory(folder, kept["factory"], options.factory)
     budgets = tuple(kept.pop("budgets"))
     kept = {key: kept[key] for key in _KEPT}
     kept["data_dir"] = options.data_dir or (Path(kept["data_dir"]) if kept["data_dir"] else None)
+    with only_named(own_code(options.attacks, options.overrides)):
+        resolved = load_recipe(str(folder / _RECIPE))
     options = replace(options, **kept)
-    resolved = load_recipe(str(folder / _RECIPE))
     reference = find_model(options.model, options.factory, progress)
     job = _build(options, resolved, reference, budgets, device, progress, ())
     # The words of the first start: results must not depend on where the run is taken up again.

@@ -13,6 +13,7 @@ from robust0.architectures import check_architecture
 from robust0.auditing.facts import RUN, read_run
 from robust0.commands.audit_recipe import AuditOptions, budgets_of, require_said
 from robust0.commands.harden_recipe import HardenOptions, resolve
+from robust0.commands.named_code import only_code, require_factory
 from robust0.data.datasets import parse_name
 from robust0.device import parse
 from robust0.errors import DataError, ModelError, RecipeError, RunError
@@ -30,6 +31,7 @@ def check_audit(options: AuditOptions, device: str) -> None:
     if options.resume is not None:
         kept = read_run(options.resume).options
         refuse_changes(options)
+        require_factory(options.resume, kept.get("factory"), options.factory)
         if options.floors:
             budget, data = (kept.get(key) is not False for key in ("says_budget", "says_data"))
             require_said(budget=budget, data=data, whose="the run")
@@ -97,11 +99,15 @@ def refuse_used(folder: Path) -> None:
 
 def refuse_changes(options: AuditOptions) -> None:
     """Refuse settings beside ``--resume``."""
-    same = AuditOptions(resume=options.resume, data_dir=options.data_dir, floors=options.floors)
-    if options != same:
+    same = AuditOptions(
+        resume=options.resume, data_dir=options.data_dir, floors=options.floors,
+        factory=options.factory, attacks=options.attacks, overrides=options.overrides,
+    )  # fmt: skip
+    if options != same or not only_code(options.attacks, options.overrides):
         raise RunError(
             "--resume goes on with the settings of the run; they cannot be changed",
-            "leave out all but --device, --data-dir, --strict, --fail-under and --output-format",
+            "leave out all but --device, --data-dir, --strict, --fail-under, --output-format and "
+            "the names of your own code",
         )
 
 

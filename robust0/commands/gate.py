@@ -159,7 +159,7 @@ def _check(options: GateOptions) -> None:
             raise RecipeError(
                 "--fail-under, --metric and --policy judge a run", "give a run directory"
             )
-    elif named:
+    elif options.model is not None or (options.factory is not None and not options.replay):
         raise RecipeError(
             "--model and --factory are for a replay without RUN", "leave them out, or leave out RUN"
         )

@@ -13,13 +13,15 @@ import torch
 
 from robust0.commands.build_training import TrainRequest, build_training
 from robust0.commands.harden_recipe import HardenOptions, resolve
+from robust0.commands.named_code import only_code, own_code, require_factory
 from robust0.distributed import World
 from robust0.errors import ModelError, RunError
 from robust0.events import Transfer
 from robust0.files import write_text
 from robust0.models.checkpoint import read_metadata
 from robust0.recipes.load import Resolved, dump_recipe, load_recipe
-from robust0.runs.folder import owned
+from robust0.registry import only_named
+from robust0.runs.folder import owned, writing
 from robust0.training.job import TrainJob
 from robust0.wording import shell
 from robust0.zoo.fetch import locate
@@ -106,11 +108,16 @@ def _remember(folder: Path, resolved: Resolved, options: HardenOptions) -> None:
     kept = {key: asdict(options)[key] for key in _KEPT}
     kept = {key: str(value) if isinstance(value, Path) else value for key, value in kept.items()}
     kept["command"] = ["robust0", *sys.argv[1:]]
-    write_text(folder / "recipe.yaml", dump_recipe(resolved.recipe))
-    write_text(folder / "options.json", json.dumps(kept, indent=2) + "\n")
+    with writing(folder, "harden"):
+        write_text(folder / "options.json", json.dumps(kept, indent=2) + "\n")
+        write_text(folder / "recipe.yaml", dump_recipe(resolved.recipe))  # last: it marks a run
 
 
-_KEPT = ("start_from", "factory", "data_dir", "compile", "stop_on_co", "workers")
+_TEXT = (str, type(None))
+_KEPT: dict[str, tuple[type, ...]] = {
+    "start_from": _TEXT, "factory": _TEXT, "data_dir": _TEXT, "compile": (bool,),
+    "stop_on_co": (bool,), "workers": (int, type(None)),
+}  # fmt: skip
 
 
 def _recall(options: HardenOptions) -> tuple[Resolved, HardenOptions]:
@@ -118,21 +125,15 @@ def _recall(options: HardenOptions) -> tuple[Resolved, HardenOptions]:
     folder = options.resume or Path()
     if not (folder / "recipe.yaml").is_file() or not (folder / "options.json").is_file():
         raise RunError(f"{folder} holds no training run", "give the -o directory of robust0 harden")
-    said = (
-        options.changes()
-        or options.overrides
-        or options.model
-        or options.recipe
-        or options.start_from
-        or options.factory
-    )
-    if said or options.out:
+    settings = replace(options, method=None).changes()
+    said = settings or options.model or options.recipe or options.start_from or options.out
+    if said or not only_code(options.method, options.overrides):
         raise RunError(
             "--resume goes on with the recipe of the run; other settings cannot be changed",
             "leave them out, or start a new run with -o",
         )
-    kept = json.loads((folder / "options.json").read_text(encoding="utf-8"))
-    kept.pop("command", None)  # a record of the first start, for the model's card
+    kept = read_kept(folder)
+    require_factory(folder, kept["factory"], options.factory)
     if kept["data_dir"] is not None:
         kept["data_dir"] = Path(kept["data_dir"])
     given: dict[str, Any] = {"data_dir": options.data_dir} if options.data_dir else {}
@@ -142,4 +143,25 @@ def _recall(options: HardenOptions) -> tuple[Resolved, HardenOptions]:
         raise RunError(
             "the run was started without --compile", "leave it out: other kernels round differently"
         )
-    return load_recipe(str(folder / "recipe.yaml")), replace(options, **(kept | given))
+    with only_named(own_code(options.method, options.overrides)):
+        resolved = load_recipe(str(folder / "recipe.yaml"))
+    return resolved, replace(options, **(kept | given))
+
+
+def read_kept(folder: Path) -> dict[str, Any]:
+    """options.json of a run, each value of the kind it was written with."""
+    path = folder / "options.json"
+    try:
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        return {key: _of_kind(kept[key], kinds) for key, kinds in _KEPT.items()}
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as problem:
+        raise RunError(
+            f"{path} is damaged: {type(problem).__name__}: {problem}",
+            "restore the file, or start a new run with another -o",
+        ) from problem
+
+
+def _of_kind(value: object, kinds: tuple[type, ...]) -> object:
+    if type(value) not in kinds:
+        raise TypeError(f"unexpected {value!r}")
+    return value

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 import torch
 
 from robust0.auditing.rundata import RECIPE, RunData
+from robust0.commands.named_code import require_factory
 from robust0.data.imageset import DataOrigin, ImageSet, TensorSet
 from robust0.device import resolve
 from robust0.errors import RunError
 from robust0.events import Transfer
 from robust0.gate.baseline import Baseline
-from robust0.recipes.load import load_recipe
+from robust0.recipes.load import read_dataset
 from robust0.runs.images import open_audited, open_images, pick_ids
 from robust0.runs.subject import RunSubject, find_model, open_subject
 
@@ -35,6 +36,7 @@ def open_replay(
         )
         model, factory = options.model, options.factory
     else:
+        require_factory(run.folder, run.info.options.get("factory"), options.factory)
         data = _kept(run, wanted) or _recipe_data(run, options.data_dir, progress)
         model, factory = (_text(run.info.options.get(key)) for key in ("model", "factory"))
     known = set(data.ids.tolist())
@@ -63,7 +65,7 @@ def _kept(run: RunData, wanted: list[int]) -> ImageSet | None:
 
 def _recipe_data(run: RunData, data_dir: Path | None, progress: Progress) -> ImageSet:
     """The dataset of a run that keeps only examples of its images."""
-    spec = load_recipe(str(run.folder / RECIPE)).recipe.dataset
+    spec = read_dataset(run.folder / RECIPE)
     whole = open_images(spec, "test", data_dir, progress)
     known = set(whole.ids.tolist())
     data = pick_ids(whole, [image for image in run.images if image in known])

@@ -20,7 +20,7 @@ from robust0.recipes.explain import explain
 from robust0.recipes.keys import check, check_families, file_shape
 from robust0.recipes.layers import command_line, families_of, overlay
 from robust0.recipes.methods import defaults, expand_training
-from robust0.recipes.schema import AuditSpec, Recipe
+from robust0.recipes.schema import AuditSpec, DatasetSpec, Recipe
 from robust0.recipes.tree import (
     DEFAULT,
     Branch,
@@ -103,6 +103,15 @@ def read_audit(values: Mapping[str, object]) -> AuditSpec:
         return AuditSpec.model_validate_json(json.dumps(plain(tree)))
     except ValidationError as problem:
         raise explain(problem, tree, given.where) from problem
+
+
+def read_dataset(path: Path) -> DatasetSpec:
+    """The dataset block of a resolved recipe; nothing else of it is looked at or imported."""
+    tree = branch(read_file(path).get("dataset"), ("dataset",))
+    try:
+        return DatasetSpec.model_validate_json(json.dumps(plain(tree)))
+    except ValidationError as problem:
+        raise explain(problem, tree, path.name) from problem
 
 
 def recipe_hash(recipe: Recipe) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from robust0.errors import RunError
+from robust0.errors import DiskError, RunError
 from robust0.files import remove_stale, write_text
 
 _REPORTS = {"report.json", "report.html", "report.md", "run.json", "verdicts.jsonl"}
@@ -40,6 +40,21 @@ def owned(folder: Path) -> Iterator[Path]:
         yield folder
     finally:
         lock.release()
+
+
+@contextmanager
+def writing(folder: Path, command: str = "audit") -> Iterator[None]:
+    """Turn what the disk refuses into a word about the run."""
+    try:
+        yield
+    except OSError as problem:
+        gone = "the run directory was removed: " if not folder.is_dir() else ""
+        raise DiskError(
+            f"{gone}cannot write to {problem.filename or folder}: {problem.strerror or problem}",
+            "start anew with another -o"
+            if gone
+            else f"make room, then go on with robust0 {command} --resume {folder}",
+        ) from problem
 
 
 def append_line(path: Path, record: Mapping[str, Any]) -> None:

@@ -18,6 +18,7 @@ import torch
 from robust0.cli.app import run
 from robust0.runs.folder import owned
 
+RESUME = ("audit", "--factory", "toy_factory:make", "--resume")
 AUDIT = (
     "audit", "toy.safetensors", "--factory", "toy_factory:make", "--data", "npz:toy.npz",
     "--eps", "8,5", "--attacks", "saa", "--images", "48", "--batch-size", "16",
@@ -123,7 +124,7 @@ def size(folder):
 def kill_at_random(nursery, folder, draws):
     """Start or resume, let it write for a while, and kill it; whether it was alive."""
     resumable = (folder / "run.json").exists()
-    arguments = ["audit", "--resume", str(folder)] if resumable else [*AUDIT, "-o", str(folder)]
+    arguments = [*RESUME, str(folder)] if resumable else [*AUDIT, "-o", str(folder)]
     before = size(folder)
     audit = Audit(nursery, arguments)
     # Every process gets further than the one before, so that the end is reached.
@@ -136,7 +137,7 @@ def test_a_run_killed_three_times_ends_as_the_undisturbed_one(ground, whole, nur
     folder = ground / "killed"
     alive = [kill_at_random(nursery, folder, random.Random(seed)) for seed in range(3)]
     assert sum(alive) >= 2
-    assert run(["audit", "--resume", "killed", "--output-format", "json"]) == 0
+    assert run([*RESUME, "killed", "--output-format", "json"]) == 0
     assert json.dumps(json.loads(capfd.readouterr().out)["results"], sort_keys=True) == whole
     assert results(folder) == whole
     files = [(ground / name / "attempts.safetensors").read_bytes() for name in ("whole", "killed")]
@@ -152,11 +153,11 @@ def test_a_run_killed_twenty_times_ends_as_the_undisturbed_one(ground, whole, nu
     while kills < 20:
         kills += kill_at_random(nursery, folder, draws)
         if (folder / "report.json").exists():
-            assert run(["audit", "--resume", str(folder)]) == 0
+            assert run([*RESUME, str(folder)]) == 0
             assert results(folder) == whole
             folder = ground / f"killed-{kills}"  # it ended: the rest of the kills hit another run
     if (folder / "run.json").exists():
-        assert run(["audit", "--resume", str(folder)]) == 0
+        assert run([*RESUME, str(folder)]) == 0
         assert results(folder) == whole
 
 
@@ -193,7 +194,7 @@ def test_a_run_of_two_processes_can_be_finished_by_one(ground, whole):
     time.sleep(1)
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
-    assert run(["audit", "--resume", "of-two"]) == 0
+    assert run([*RESUME, "of-two"]) == 0
     assert results(folder) == whole
 
 

@@ -59,6 +59,7 @@ def number():
 """
 RUN = ("audit", "line.safetensors", "--factory", "line_factory:make", "--data", "npz:line.npz",
        "--eps", "4", "--effort", "smoke", "--attacks", "saa", "--batch-size", "16")  # fmt: skip
+RESUME = ("audit", "--factory", "line_factory:make", "--resume")
 
 
 @pytest.fixture(autouse=True)
@@ -313,7 +314,7 @@ def test_floors_decide_the_exit_code(capfd):
     assert run([*RUN, "-o", "run", *floors]) == 1
     error = capfd.readouterr().err
     assert "gate FAILED: 1 of 3" in error
-    assert run(["audit", "--resume", "run", "--fail-under", "clean=80"]) == 0
+    assert run([*RESUME, "run", "--fail-under", "clean=80"]) == 0
     assert "gate passed" in capfd.readouterr().err
 
 
@@ -443,10 +444,44 @@ def test_settings_cannot_be_changed_on_resuming(capfd):
     assert "cannot be changed" in capfd.readouterr().err
 
 
+def test_a_run_directory_never_executes_code(place, capfd):
+    assert run([*RUN, "-o", "run"]) == 0
+    capfd.readouterr()
+    assert run(["audit", "--resume", "run"]) == 2
+    assert "if you trust it, add --factory line_factory:make" in capfd.readouterr().err
+    document = json.loads((place / "run" / "run.json").read_text())
+    document["options"]["factory"] = "trap:make"
+    (place / "run" / "run.json").write_text(json.dumps(document))
+    (place / "trap.py").write_text(
+        "from pathlib import Path; Path('sprung').touch()\nfrom line_factory import make\n"
+    )
+    assert run([*RESUME, "run"]) == 2
+    assert run(["audit", "--resume", "run"]) == 2
+    assert "--factory trap:make" in capfd.readouterr().err
+    gate = ["gate", "run", "--baseline", "b.json", "--replay", "--allow", "not-converged"]
+    assert run(["gate", "run", "--write-baseline", "b.json"]) == 0
+    assert run(gate) == 2
+    assert "--factory trap:make" in capfd.readouterr().err
+    assert not (place / "sprung").exists()
+
+
+def test_attacks_of_a_run_are_named_again(place, capfd):
+    assert run([*RUN, "-o", "run"]) == 0
+    recipe = place / "run" / "recipe.yaml"
+    recipe.write_text(recipe.read_text().replace("kind: sparse-rs", "kind: trap:Attack", 1))
+    (place / "trap.py").write_text("from pathlib import Path; Path('sprung').touch()\n")
+    capfd.readouterr()
+    assert run([*RESUME, "run"]) == 2
+    assert "if you trust it, add --attacks trap:Attack" in capfd.readouterr().err
+    assert not (place / "sprung").exists()
+    assert run([*RESUME, "run", "--attacks", "trap:Attack"]) == 2
+    assert (place / "sprung").exists(), "named: imported, and then refused for what it is"
+
+
 def test_another_thread_count_is_named(capfd):
     assert run([*RUN, "-o", "run"]) == 0
     torch.set_num_threads(8)  # four calls at once, two threads each
-    assert run(["audit", "--resume", "run"]) == 2
+    assert run([*RESUME, "run"]) == 2
     assert "threads per call (OMP_NUM_THREADS) (was 1, is 2)" in capfd.readouterr().err
 
 
@@ -455,7 +490,7 @@ def test_changed_data_are_named(place, capfd):
     arrays = dict(np.load(place / "line.npz"))
     arrays["images"][3, 2, 1, 0] ^= 1
     np.savez(place / "line.npz", **arrays)
-    assert run(["audit", "--resume", "run"]) == 2
+    assert run([*RESUME, "run"]) == 2
     assert "another data fingerprint" in capfd.readouterr().err
 
 

@@ -49,13 +49,14 @@ REFUSED = [
     (["recipe", "show", "none"], "no recipe named"),
 ]
 SCRIPT = """
+import os
 import sys
 class Guard:
     def find_spec(self, name, path=None, target=None):
         if name.partition(".")[0] in {"torch", "torchvision"}:
             sys.stderr.write("IMPORTED\\n")
             sys.stderr.flush()
-            raise SystemExit(77)
+            os._exit(77)
 sys.meta_path.insert(0, Guard())
 from robust0.cli.app import run
 """

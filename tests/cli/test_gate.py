@@ -275,15 +275,17 @@ class TestReplay:
     def test_the_same_model_is_quiet_a_weaker_one_alarms(self, place, capsys):
         run = self.made(place / "run", "r0_toy_nets:make")
         assert call(run, "--write-baseline", "b.json") == 0
-        assert call(run, "--baseline", "b.json", "--replay", "--fail-on-replay") == 0
+        named = ("--factory", "r0_toy_nets:make")
+        assert call(run, "--baseline", "b.json", "--replay", "--fail-on-replay", *named) == 0
         assert "ok: replay: 0 of 20" in capsys.readouterr().out
         weak = self.made(place / "weak", "r0_toy_nets:weak")
-        assert call(weak, "--baseline", "b.json", "--replay") == 0
+        named = ("--factory", "r0_toy_nets:weak")
+        assert call(weak, "--baseline", "b.json", "--replay", *named) == 0
         captured = capsys.readouterr()
         assert "alarm: replay: " in captured.out
         assert captured.out.startswith("gate passed")
         assert "--fail-on-replay would fail" in captured.err
-        assert call(weak, "--baseline", "b.json", "--replay", "--fail-on-replay") == 1
+        assert call(weak, "--baseline", "b.json", "--replay", "--fail-on-replay", *named) == 1
         out = capsys.readouterr().out
         assert out.startswith("gate FAILED: 1 of 3")
 
@@ -321,8 +323,9 @@ class TestReplay:
     def test_another_model_than_the_audited_one_is_refused(self, place):
         run = self.made(place / "run", "r0_toy_nets:make", sha256="ab" * 32)
         assert call(run, "--write-baseline", "b.json") == 0
+        named = ["--factory", "r0_toy_nets:make"]
         with pytest.raises(RunError, match="no longer the model"):
-            app([str(run), "--baseline", "b.json", "--replay"], standalone_mode=False)
+            app([str(run), "--baseline", "b.json", "--replay", *named], standalone_mode=False)
 
 
 FATAL = Flag(name="randomised-model", fatal=True, message="answers differ")

@@ -39,6 +39,45 @@ def test_a_resumed_run_may_not_be_compiled_if_it_was_not():
         opened(HardenOptions(resume=Path("run"), compile=True))
 
 
+def test_a_training_run_never_executes_code(tmp_path, monkeypatch):
+    opened(SMALL)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "trap.py").write_text("from pathlib import Path; Path('sprung').touch()\n")
+    again, kept, recipe = HardenOptions(resume=Path("run")), "run/options.json", "run/recipe.yaml"
+    words = {name: Path(name).read_text() for name in (kept, recipe)}
+    Path(kept).write_text(words[kept].replace('"factory": null', '"factory": "trap:make"'))
+    with pytest.raises(RunError) as refusal:
+        opened(again)
+    assert refusal.value.hint == "if you trust it, add --factory trap:make"
+    Path(kept).write_text(words[kept])
+    for before, after, flag in (
+        ("method: fast-ls-l0", "method: trap:METHOD", "--method trap:METHOD"),
+        ("kind: sparse\n", "kind: trap:Noise\n", "--set training.noise.kind=trap:Noise"),
+        ("kind: self-adaptive", "kind: trap:Own", "--set training.labels.kind=trap:Own"),
+    ):
+        Path(recipe).write_text(words[recipe].replace(before, after))
+        with pytest.raises(RunError) as refusal:
+            opened(again)
+        assert refusal.value.hint == f"if you trust it, add {flag}"
+    assert not Path("sprung").exists()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[", "[]", "3", '{"factory": 3}', '{"compile": "no"}', "[" * 100_000, "\0"]
+)
+def test_damaged_options_are_refused(text):
+    opened(SMALL)
+    Path("run/options.json").write_text(text)
+    with pytest.raises(RunError, match=r"options\.json is damaged"):
+        opened(HardenOptions(resume=Path("run")))
+
+
+def test_a_run_killed_while_it_was_begun_can_be_started_anew():
+    opened(SMALL)
+    Path("run/recipe.yaml").unlink()  # written last
+    assert not opened(SMALL)[1]
+
+
 def test_an_evaluation_budget_beyond_the_image_is_refused_before_training():
     from dataclasses import replace
 

@@ -6,7 +6,6 @@
 """
 
 import difflib
-import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -14,7 +13,7 @@ from importlib.metadata import entry_points
 from typing import Any, Final
 
 from robust0.errors import RecipeError
-from robust0.registry import OWN, Registry, settings_of
+from robust0.registry import OWN, Registry, imported, settings_of
 from robust0.training.methods import free_at as free_at  # joins the steps
 from robust0.training.methods.base import STEPS
 from robust0.training.methods.inner import INNER_ATTACKS
@@ -102,14 +101,7 @@ def find_method(name: str, said: str = "") -> NamedMethod:
 
 
 def _imported(reference: str, said: str) -> NamedMethod:
-    module, _, name = reference.partition(":")
-    try:
-        method = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as problem:
-        raise RecipeError(
-            f"{said}{reference} cannot be imported: {problem}",
-            "write package.module:NAME of something Python finds (PYTHONPATH, pip install)",
-        ) from problem
+    method = imported(reference, "training method", said)
     if not isinstance(method, NamedMethod):
         raise RecipeError(
             f"{said}{reference} is no training method",
