@@ -99,6 +99,18 @@ class Saved:
 
 
 @dataclass(frozen=True, slots=True)
+class FineTuned:
+    """Accuracies on reserved images before the first and after the last step."""
+
+    images: int
+    clean_before: float
+    clean: float
+    probe_before: float
+    probe: float
+    best_epoch: int  # of best.safetensors; 0: before the first step
+
+
+@dataclass(frozen=True, slots=True)
 class TrainFinished:
     """The end of a run; ``interrupted`` names the signal that ended it early."""
 
@@ -106,6 +118,7 @@ class TrainFinished:
     step: int
     overfitting: str | None
     interrupted: int | None
+    fine_tuned: FineTuned | None = None
 
 
 TrainEvent = (

@@ -64,6 +64,7 @@ def build_training(resolved: Resolved, request: TrainRequest) -> TrainJob:
         title=f"{network.name} · {spec.method} · {data.name}, {side(data)} images · {threat}",
         folder=request.folder,
         network=network.module.to(request.device),
+        fine_tunes=network.start != "fresh",
         data=data,
         rows=rows,
         reserved=reserved,

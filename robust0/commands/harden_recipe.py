@@ -60,5 +60,9 @@ def resolve(options: HardenOptions) -> Resolved:
     if name is None:
         name = "quick" if options.data == "sample" else recipe_of(options.data)
     return load_recipe(
-        name, model=options.model, changes=options.changes(), overrides=options.overrides
+        name,
+        model=options.model,
+        changes=options.changes(),
+        overrides=options.overrides,
+        fine_tune=options.start_from is not None or options.pretrained,
     )

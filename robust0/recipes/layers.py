@@ -20,6 +20,7 @@ from robust0.recipes.tree import (
     value_at,
 )
 from robust0.recipes.yaml_source import read_text
+from robust0.registry import OWN
 
 
 def overlay(lower: Branch, upper: Branch) -> Branch:
@@ -77,6 +78,19 @@ def families_of(families: Branch, model: str) -> list[Branch]:
         for pattern, family in families.items()
         if fnmatchcase(bare, pattern.lower())
     ]
+
+
+def fine_tuning() -> Branch:
+    """The schedule of weights that are trained already, in place of one made for random weights.
+
+    The optimiser's rate stays the recipe's; the schedule keeps to a small part of it.
+    """
+    schedule = {
+        "kind": "one-cycle", "peak": 0.1, "warmup": 0.1, "start": 0.0, "end": 0.0,
+        "shape": "cosine",
+    }  # fmt: skip
+    tree = grow({"training": {"schedule": schedule}}, Origin("fine-tuning", OWN))
+    return branch(tree, ())
 
 
 def command_line(

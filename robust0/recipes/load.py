@@ -1,8 +1,8 @@
 """From a recipe's name or path to a validated recipe, its hash and the source of every value.
 
-The order: the file it extends, the file itself, the families that fit the model, ``--model`` and
-``--set``; then method and effort are spelled out, and only then is the whole validated, so that no
-layer has a way round the rules.
+The order: the file it extends, the file itself, the families that fit the model, the schedule of
+fine-tuning where that is done, ``--model`` and ``--set``; then method and effort are spelled out,
+and only then is the whole validated, so that no layer has a way round the rules.
 """
 
 import difflib
@@ -18,7 +18,7 @@ from robust0.errors import RecipeError
 from robust0.recipes.efforts import expand_audit
 from robust0.recipes.explain import explain
 from robust0.recipes.keys import check, check_families, file_shape
-from robust0.recipes.layers import command_line, families_of, overlay
+from robust0.recipes.layers import command_line, families_of, fine_tuning, overlay
 from robust0.recipes.methods import defaults, expand_training
 from robust0.recipes.schema import AuditSpec, DatasetSpec, Recipe
 from robust0.recipes.tree import (
@@ -73,6 +73,7 @@ def load_recipe(
     model: str | None = None,
     changes: Mapping[str, object] | None = None,
     overrides: Sequence[str] = (),
+    fine_tune: bool = False,
 ) -> Resolved:
     """The recipe of a shipped name or a YAML file.
 
@@ -81,6 +82,7 @@ def load_recipe(
         model: replaces the recipe's model; families follow it.
         changes: values by dotted key, as other options of the command line give them.
         overrides: ``key=value`` texts of ``--set``, applied last.
+        fine_tune: the weights are trained already: the schedule is one for that.
     """
     path = _locate(name_or_path, Path(), DEFAULT)
     tree = overlay(defaults(), _with_base(path))
@@ -89,7 +91,7 @@ def load_recipe(
     name = value_at(top, "model", "name") or value_at(tree, "model", "name")
     for family in families_of(families, name if isinstance(name, str) else ""):
         tree = overlay(tree, family)
-    tree = overlay(tree, top)
+    tree = overlay(overlay(tree, fine_tuning()) if fine_tune else tree, top)
     tree["training"] = expand_training(branch(tree.get("training"), ("training",)))
     tree["audit"] = expand_audit(branch(tree.get("audit"), ("audit",)))
     return _validated(tree, path.name)

@@ -37,6 +37,7 @@ class TrainJob:
     title: str
     folder: Path
     network: nn.Module  # normalisation inside, on the device
+    fine_tunes: bool  # the weights are trained already
     data: ImageSet  # training images, on the device
     rows: Tensor  # positions trained on
     reserved: Tensor  # positions never trained on

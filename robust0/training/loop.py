@@ -94,6 +94,8 @@ class _Run:
         )  # fmt: skip
         if self.vigil.alarm:  # seen before this process began
             yield OverfittingSeen(*self.vigil.alarm)
+        if job.fine_tunes and self.step == 0 and self.vigil.memory["before"] is None:
+            yield from self._look()
         saved_at, opened = time.monotonic(), -1
         while self.step < self.total and not self._stopping():
             if opened != self.step // self.steps_per_epoch:
@@ -129,7 +131,7 @@ class _Run:
             yield Saved(str(path), "model")
         self.world.wait()
         _, reason = self.vigil.alarm or (0, None)
-        yield TrainFinished(str(self.job.folder), self.step, reason, signal)
+        yield TrainFinished(str(self.job.folder), self.step, reason, signal, self.vigil.change())
 
     # -- one step ----------------------------------------------------------------------------------
 
@@ -200,8 +202,14 @@ class _Run:
         return event
 
     def _end_of_epoch(self) -> Iterator[TrainEvent]:
+        epoch = self.step // self.steps_per_epoch
+        if epoch % self.job.watch.every == 0 or self.step == self.total:
+            yield from self._look()
+
+    def _look(self) -> Iterator[TrainEvent]:
+        """A reading of the reserved images; the best network so far is kept."""
         job, epoch = self.job, self.step // self.steps_per_epoch
-        if not job.watch.images or (epoch % job.watch.every and self.step < self.total):
+        if not job.watch.images:
             return
         with self.average.applied() as network:
             best = False
@@ -243,10 +251,12 @@ class _Run:
             self.updates.optimizer.load_state_dict(found.optimizer)
             self.job.method.load_state_dict(found.method)
             self.average.load_state_dict(found.averaging)
-            self.vigil.memory, self.step = found.memory, found.step
+            self.vigil.memory |= found.memory
+            self.step = found.step
             self.updates.number = self.step * self.job.method.updates
             scaler = self.vigil.memory.pop("scaler")
             if self.updates.scaler.is_enabled():
                 self.updates.scaler.load_state_dict(scaler)
         if self.world.leads:
-            keep_lines(self.job.folder / "metrics.jsonl", lambda line: line["step"] <= self.step)
+            last = -1 if found is None else self.step
+            keep_lines(self.job.folder / "metrics.jsonl", lambda line: line["step"] <= last)

@@ -40,22 +40,23 @@ class Steps:
 
 @dataclass(frozen=True, slots=True)
 class OneCycle:
-    """The rate rises linearly, then falls in a line or a half cosine."""
+    """The rate rises linearly to its peak, then falls in a line or a half cosine."""
 
     kind: ClassVar[str] = "one-cycle"
+    peak: Fraction = setting(1.0, "highest rate, as a fraction of lr")
     warmup: Share = setting(0.2, "fraction of all iterations spent rising")
-    start: Fraction = setting(0.1, "first rate, as a fraction of lr")
-    end: Fraction = setting(0.0, "last rate, as a fraction of lr")
+    start: Fraction = setting(0.1, "first rate, as a fraction of the highest")
+    end: Fraction = setting(0.0, "last rate, as a fraction of the highest")
     shape: Literal["linear", "cosine"] = setting("linear", "form of the descent")
 
     def scale(self, step: int, total: int) -> float:
         """The learning rate of this update (0-based) as a multiple of the recipe's."""
         rising = self.warmup * total
         if step < rising:
-            return self.start + (1 - self.start) * step / rising
+            return self.peak * (self.start + (1 - self.start) * step / rising)
         done = (step - rising) / (total - rising)
         left = 0.5 * (1 + math.cos(math.pi * done)) if self.shape == "cosine" else 1 - done
-        return self.end + (1 - self.end) * left
+        return self.peak * (self.end + (1 - self.end) * left)
 
 
 SCHEDULES: Registry[Schedule] = Registry("schedule", [Steps, OneCycle])

@@ -7,7 +7,7 @@ from typing import Any
 from torch import nn
 
 from robust0.distributed import World
-from robust0.events import EpochDone, OverfittingSeen, TrainEvent
+from robust0.events import EpochDone, FineTuned, OverfittingSeen, TrainEvent
 from robust0.training import watch
 from robust0.training.job import TrainJob
 
@@ -17,7 +17,13 @@ class Vigil:
 
     def __init__(self, job: TrainJob, world: World) -> None:
         self._job, self._world = job, world
-        self.memory: dict[str, Any] = {"best_probe": -1.0, "overfitting": None, "reading": None}
+        self.memory: dict[str, Any] = {
+            "best_probe": -1.0,
+            "best_epoch": 0,
+            "overfitting": None,
+            "reading": None,
+            "before": None,  # the reading before the first step, of weights trained already
+        }
 
     @property
     def alarm(self) -> tuple[int, str] | None:
@@ -38,7 +44,13 @@ class Vigil:
         rows = job.reserved[: job.watch.images]
         reading = yield from watch.read(network, job.data, rows, job.method, job.watch, job.seed)
         classes, highest = len(job.data.class_names), self.memory["best_probe"]
-        reason = watch.alarm(reading, highest, classes, job.watch.collapse)
+        reason = None
+        if epoch == 0:
+            self.memory["before"] = asdict(reading)
+        else:
+            rising = self.memory["before"] is not None and highest < job.watch.collapse
+            collapse = 0.0 if rising else job.watch.collapse  # it has not stood up yet
+            reason = watch.alarm(reading, highest, classes, collapse)
         alarmed = bool(self._world.largest(int(reason is not None), job.device))
         best = reading.probe > highest and not alarmed and self.alarm is None
         yield EpochDone(
@@ -50,7 +62,17 @@ class Vigil:
             self.memory["overfitting"] = (epoch, str(reason))
             yield OverfittingSeen(epoch, str(reason))
         if best:
-            self.memory["best_probe"] = reading.probe
+            self.memory["best_probe"], self.memory["best_epoch"] = reading.probe, epoch
+
+    def change(self) -> FineTuned | None:
+        """What fine-tuning did to the accuracies on reserved images."""
+        before, after = self.memory["before"], self.memory["reading"]
+        if before is None:
+            return None
+        return FineTuned(
+            before["images"], before["clean"], after["clean"], before["probe"], after["probe"],
+            self.memory["best_epoch"],
+        )  # fmt: skip
 
     def metrics(self) -> dict[str, float]:
         """What a checkpoint says of itself; accuracies are those on reserved images."""

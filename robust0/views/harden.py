@@ -25,6 +25,7 @@ from robust0.views.chart import line_chart
 from robust0.views.live import View, fitting_view
 from robust0.wording import shell
 
+TOLERATED = 0.02  # loss of clean accuracy in fine-tuning that needs no warning
 INTERVAL = 60.0  # seconds between two lines where nobody watches live
 _STYLES = {"clean": "green", "training attack": "yellow", "probe": "red"}
 
@@ -47,6 +48,7 @@ class LiveTrainView:
         self._alarm: str | None = None
         self._watching: Watching | None = None
         self._last = ""
+        self._price = ""
 
     def show(self, event: TrainEvent) -> None:
         """Take one event."""
@@ -67,7 +69,7 @@ class LiveTrainView:
             case Saved():
                 self._last = f"saved {event.path}"
             case TrainFinished():
-                self._last = ending(event)
+                self._last, self._price = ending(event), price(event)
             case _:
                 assert_never(event)
 
@@ -95,6 +97,8 @@ class LiveTrainView:
         yield from self._light(self._start)
         if self._last:
             yield Text(self._last, style="dim")
+        if self._price:
+            yield Text(self._price, style="bold yellow")
 
     def _bars(self, start: TrainStarted, width: int) -> Table:
         step, total = self._at, start.epochs * start.steps_per_epoch
@@ -157,7 +161,7 @@ class PlainTrainView:
                 self._now_and_then(lambda: checking(event))
             case EpochDone():
                 self._said = self._clock()
-                self._say(f"epoch {event.epoch}: {reserved(event)}")
+                self._say(f"{when(event)}: {reserved(event)}")
             case OverfittingSeen():
                 self._say(
                     f"warning: catastrophic overfitting at epoch {event.epoch}: {event.reason}"
@@ -167,6 +171,7 @@ class PlainTrainView:
                     self._say(f"saved {event.path}")
             case TrainFinished():
                 self._say(ending(event))
+                self._say(price(event))
             case _:
                 assert_never(event)
 
@@ -176,6 +181,8 @@ class PlainTrainView:
             self._say(text())
 
     def _say(self, text: str) -> None:
+        if not text:
+            return
         self._console.print(Text(text), soft_wrap=True)
 
 
@@ -205,6 +212,11 @@ def numbers(event: StepDone) -> list[str]:
     ]
 
 
+def when(event: EpochDone) -> str:
+    """The time of a reading."""
+    return f"epoch {event.epoch}" if event.epoch else "before the first step"
+
+
 def checking(event: Watching) -> str:
     """What the overfitting watch is doing."""
     return (
@@ -229,7 +241,27 @@ def ending(event: TrainFinished) -> str:
     if event.interrupted is not None:
         again = shell("harden", "--resume", event.path)
         return f"interrupted at step {event.step}; go on with {again}"
-    return f"finished after {event.step} steps in {event.path}"
+    done = f"finished after {event.step} steps in {event.path}"
+    change = event.fine_tuned
+    if change is None:
+        return done
+    return (
+        f"{done}\n{change.images} reserved images, before -> after: clean "
+        f"{change.clean_before:.1%} -> {change.clean:.1%}, probe {change.probe_before:.1%} -> "
+        f"{change.probe:.1%}"
+    )
+
+
+def price(event: TrainFinished) -> str:
+    """A warning where fine-tuning cost clean accuracy."""
+    change = event.fine_tuned
+    if change is None or event.interrupted or change.clean_before - change.clean <= TOLERATED:
+        return ""
+    place = f"epoch {change.best_epoch}" if change.best_epoch else "before the first step"
+    return (
+        f"warning: clean accuracy fell by {100 * (change.clean_before - change.clean):.1f} points; "
+        f"best.safetensors is from {place}; a lower --set training.schedule.peak costs less"
+    )
 
 
 def clock(seconds: float | None) -> str:

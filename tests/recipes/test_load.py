@@ -284,3 +284,17 @@ def test_shipped_files_stay_plain():
     """Every shipped file is read by this reader, whatever else ``load_recipe`` does with it."""
     for name in list_recipes():
         assert read_file(shipped("recipes") / f"{name}.yaml")["schema"].value == 1
+
+
+@pytest.mark.parametrize("model", ["preact_resnet18", "convnext_tiny"])
+def test_fine_tuning_has_a_schedule_of_its_own_that_can_be_changed(model):
+    scratch = load_recipe("cifar10", model=model)
+    tuned = load_recipe("cifar10", model=model, fine_tune=True)
+    schedule = tuned.recipe.training.schedule
+    assert (schedule.kind, schedule.peak, schedule.start) == ("one-cycle", 0.1, 0.0)
+    assert tuned.recipe.training.optimizer == scratch.recipe.training.optimizer
+    assert tuned.sources["training.schedule.peak"].where == "fine-tuning"
+    changed = load_recipe("cifar10", fine_tune=True, overrides=["training.schedule.peak=0.5"])
+    assert changed.recipe.training.schedule.peak == 0.5
+    steps = load_recipe("cifar10", fine_tune=True, overrides=["training.schedule.kind=steps"])
+    assert steps.recipe.training.schedule.kind == "steps"

@@ -54,6 +54,7 @@ def make_job(folder: Path, **changes) -> TrainJob:
         title="toy",
         folder=folder,
         network=make_network(),
+        fine_tunes=False,
         data=data,
         rows=rows,
         reserved=torch.arange(80, 96),

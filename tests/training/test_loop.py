@@ -13,10 +13,18 @@ from torch import nn
 from robust0.attacks.sparse_rs import SparseRS
 from robust0.distributed import World
 from robust0.errors import RunError, TrainingError
-from robust0.events import EpochDone, OverfittingSeen, Saved, StepDone, TrainFinished, TrainStarted
+from robust0.events import (
+    EpochDone,
+    OverfittingSeen,
+    Saved,
+    StepDone,
+    TrainFinished,
+    TrainStarted,
+    Watching,
+)
 from robust0.runs.folder import read_lines
 from robust0.threat import Threat
-from robust0.training import loop
+from robust0.training import loop, watch
 from robust0.training import snapshot as snapshots
 from robust0.training.guards import HealthCheck
 from robust0.training.meter import StepMeter
@@ -24,6 +32,8 @@ from robust0.training.methods.base import StepResult
 from robust0.training.methods.inner import NoAttack
 from robust0.training.methods.labels import FixedTargets
 from robust0.training.methods.objectives import CleanObjective
+from robust0.training.optimizers import SGD
+from robust0.training.vigil import Vigil
 from tests.training.conftest import make_data, make_job, make_network
 
 ALONE = World()
@@ -336,6 +346,55 @@ def test_the_best_checkpoint_is_from_before_a_collapse_whatever_the_probe_says_l
     assert epochs[-1].probe > epochs[0].probe
     best = load_file(job.folder / "best.safetensors")
     assert best["updates"] == 10
+
+
+def test_fine_tuning_is_read_before_the_first_step_and_the_start_can_be_the_best(tmp_path):
+    job = make_job(tmp_path / "run", fine_tunes=True, epochs=1, optim=SGD(lr=10.0))
+    train(make_job(tmp_path / "first", network=job.network))
+    learned = weights(job)
+    events = train(job)
+    first, last = [event for event in events if isinstance(event, EpochDone)]
+    assert (first.epoch, first.step, first.best) == (0, 0, True)
+    assert not last.best
+    assert same(load_file(job.folder / "best.safetensors"), learned)
+    change = events[-1].fine_tuned
+    assert (change.clean_before, change.clean) == (first.clean, last.clean)
+    assert (change.probe_before, change.probe) == (first.probe, last.probe)
+    assert (change.images, change.best_epoch) == (16, 0)
+    lines = read_lines(job.folder / "metrics.jsonl")
+    assert [line["epoch"] for line in lines if line["event"] == "epoch"] == [0, 1]
+
+
+def test_fine_tuning_that_was_killed_before_a_snapshot_begins_again(tmp_path):
+    job = make_job(tmp_path / "run", fine_tunes=True, epochs=1)
+    train(job, stop_after=lambda event: isinstance(event, Saved))
+    train(make_job(tmp_path / "run", fine_tunes=True, epochs=1), resume=True)
+    lines = read_lines(job.folder / "metrics.jsonl")
+    assert [line["epoch"] for line in lines if line["event"] == "epoch"] == [0, 1]
+
+
+def test_a_vulnerable_start_is_no_collapse_until_the_probe_has_stood_up(tmp_path):
+    job = make_job(tmp_path / "run")
+    vigil = Vigil(replace(job, watch=replace(job.watch, collapse=0.5)), ALONE)
+    probes, seen = iter([0.0, 0.1, 0.6, 0.4]), []
+
+    def read(*_):
+        yield Watching("a", 0, 16)
+        return watch.Reading(16, 1.0, 0.9, next(probes))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(watch, "read", read)
+        for epoch in range(4):
+            seen += [
+                e for e in vigil.look(job.network, epoch, epoch) if not isinstance(e, Watching)
+            ]
+    assert [event.best for event in seen if isinstance(event, EpochDone)] == [
+        True,
+        True,
+        True,
+        False,
+    ]
+    assert [event.epoch for event in seen if isinstance(event, OverfittingSeen)] == [3]
 
 
 def test_a_resumed_run_still_shows_its_alarm(tmp_path):

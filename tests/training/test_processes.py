@@ -17,6 +17,7 @@ TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--np
 SETTINGS = [
     "--model", "preact_resnet18_w8", "--epochs", "3", "--device", "cpu",
     "--set", "training.probe.images=8", "--set", "training.probe.forwards=4",
+    "--set", "training.probe.queries=4",
     "--set", "training.threat.pixels=12", "--set", "threat.pixels=4",
     "--set", "training.labels.start=0.3",
 ]  # fmt: skip

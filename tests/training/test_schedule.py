@@ -43,3 +43,10 @@ def test_sgd_follows_the_textbook_step():
     torch.testing.assert_close(
         network.weight.detach(), before - 0.1 * (torch.tensor([[1.0, 2.0]]) + 0.01 * before)
     )
+
+
+def test_a_peak_scales_the_whole_cycle():
+    whole, part = OneCycle(), OneCycle(peak=0.1)
+    assert [part.scale(step, 20) for step in range(20)] == pytest.approx(
+        [0.1 * whole.scale(step, 20) for step in range(20)]
+    )

@@ -8,6 +8,7 @@ from rich.console import Console
 
 from robust0.events import (
     EpochDone,
+    FineTuned,
     OverfittingSeen,
     Saved,
     StepDone,
@@ -18,7 +19,7 @@ from robust0.events import (
 )
 from robust0.views.chart import line_chart, sparkline
 from robust0.views.curves import draw_curves
-from robust0.views.harden import LiveTrainView, PlainTrainView, clock
+from robust0.views.harden import LiveTrainView, PlainTrainView, clock, price
 
 STARTED = TrainStarted("net · fast-ls-l0 · toy", 900, 4, 10, 0, 64, 1, ("patch_size=2",), "a probe")
 STEP = StepDone(12, 1, 1.5, {"clean": 1.2, "divergence": 0.3}, 0.5, 0.25, 0.05, 0.9, 123.4, 2**30)
@@ -104,6 +105,21 @@ def test_the_plain_view_speaks_once_a_minute_and_once_an_epoch():
         "interrupted",
     ]
     assert "robust0 harden --resume runs/a" in lines[-1]
+
+
+def test_fine_tuning_says_what_it_did_and_warns_of_what_it_cost():
+    change = FineTuned(100, 0.81, 0.62, 0.55, 0.4, 0)
+    out = io.StringIO()
+    PlainTrainView(Console(file=out, width=40)).show(TrainFinished("a", 7, None, None, change))
+    text = out.getvalue()
+    assert "clean 81.0% -> 62.0%, probe 55.0% -> 40.0%" in text
+    assert "warning: clean accuracy fell by 19.0 points" in text
+    assert "best.safetensors is from before the first step" in text
+    view = LiveTrainView(Clock())
+    for event in (STARTED, TrainFinished("a", 7, None, None, change)):
+        view.show(event)
+    assert "fell by 19.0 points" in screen(view, 200)
+    assert price(TrainFinished("a", 7, None, None, replace(change, clean=0.8))) == ""
 
 
 def test_the_chart_puts_values_on_their_rows():
