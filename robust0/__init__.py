@@ -1,4 +1,4 @@
-"""robust0: harden and audit image classifiers against sparse (l0) attacks.
+"""robust0: harden, audit and certify image classifiers against sparse (l0) attacks.
 
 Nothing here imports torch until it is called.
 """
@@ -11,10 +11,11 @@ if TYPE_CHECKING:
 
     from torch import nn
 
+    from robust0.proofs import CertificateReport
     from robust0.records import Report
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "audit", "load"]
+__all__ = ["__version__", "audit", "certify", "load"]
 
 
 def load(
@@ -70,3 +71,25 @@ def audit(
     from robust0 import api
 
     return api.audit(module, images, labels, eps, effort, **options)
+
+
+def certify(
+    module: "nn.Module",
+    images: Any,  # noqa: ANN401 - a tensor or an array
+    labels: Any,  # noqa: ANN401 - a tensor or an array
+    eps: "int | tuple[int, ...]" = (1, 2, 5, 10, 20),
+    **options: Any,  # noqa: ANN401 - see robust0.api.certify
+) -> "CertificateReport":
+    """Prove how many changed pixels the answers of a voting classifier withstand.
+
+    Args:
+        module: takes images (B, C, H, W) in [0, 1]; it votes over views, looks under masks or is
+            smoothed by ablation.
+        images: what to certify, as such a batch.
+        labels: the true class of each image.
+        eps: how many changed pixels to report about.
+        options: ``samples``, ``alpha``, ``tried`` and more: see robust0.api.certify.
+    """
+    from robust0 import api
+
+    return api.certify(module, images, labels, eps, **options)

@@ -1,4 +1,4 @@
-"""The audit for Python: a module and images in, a report out; no files are written."""
+"""Audits and certificates for Python: a module and images in, a report out; no files."""
 
 from collections.abc import Callable, Iterable, Sequence
 from operator import index
@@ -9,10 +9,16 @@ from torch import nn
 
 from robust0.auditing.given import given_images
 from robust0.auditing.run import run
+from robust0.certify_events import CertifyEvent, CertifyFinished
+from robust0.certifying.classifiers import Sampling
+from robust0.certifying.run import certify_run
 from robust0.commands.build_audit import AuditRequest, build_audit
+from robust0.commands.build_certify import CertifyRequest, build_certify
 from robust0.distributed import World
 from robust0.errors import AttackContractError, ModelError, RecipeError
 from robust0.events import AuditEvent, AuditFinished
+from robust0.gate.certified import refuse_broken
+from robust0.proofs import CertificateReport
 from robust0.recipes.load import read_audit, settings_hash
 from robust0.recipes.schema import AuditSpec
 from robust0.records import Report, Unit
@@ -58,13 +64,7 @@ def audit(
         compile: search with torch.compile.
         progress: told every event.
     """
-    if not isinstance(module, nn.Module):
-        raise ModelError(
-            f"expected a torch.nn.Module, got a {type(module).__name__}",
-            "wrap a function in a module whose forward calls it",
-        )
-    weight = next(module.parameters(), None)
-    device = weight.device if weight is not None else torch.device("cpu")
+    device = _device(module)
     data = given_images(images, labels, device)
     budgets = _budgets(eps)
     spec = _audit_spec(mode, effort, attacks, seed, len(data))
@@ -94,6 +94,72 @@ def audit(
             "this is a bug of robust0: please report it",
         )
     return report
+
+
+def certify(
+    module: nn.Module,
+    images: Any,  # noqa: ANN401 - a tensor, an array or nested lists
+    labels: Any,  # noqa: ANN401
+    eps: int | Sequence[int] = (1, 2, 5, 10, 20),
+    *,
+    samples: int = 10_000,
+    choose: int = 1_000,
+    alpha: float = 0.05,
+    condition: Literal["half", "gap"] = "half",
+    tried: int = 0,
+    effort: Literal["smoke", "quick", "standard", "paper"] = "smoke",
+    seed: int = 0,
+    progress: Callable[[CertifyEvent | AuditEvent], None] | None = None,
+) -> CertificateReport:
+    """Prove how many changed pixels the answers of a classifier withstand.
+
+    The module votes over views, looks under masks or is smoothed by ablation
+    (:mod:`robust0.models.voting`); nothing can be proved about a plain network.
+
+    Args:
+        module: the classifier, for example from :func:`robust0.load`.
+        images: (N, C, H, W) floats in [0, 1].
+        labels: (N,) class numbers of any integer type.
+        eps: how many changed pixels to report about.
+        samples: ablation: the samples that bound a class.
+        choose: ablation: the samples that choose it.
+        alpha: ablation: the chance of a false certificate, per image.
+        condition: ablation: the answer against half, or against the second.
+        tried: of so many images per classifier, attack the certificate within its own radius.
+        effort: how long these attacks search.
+        seed: of their draws.
+        progress: told every event.
+    """
+    device = _device(module)
+    request = CertifyRequest(
+        subject=given_subject(module, given_images(images, labels, device), device),
+        pixels=_budgets(eps),
+        sampling=Sampling(choose=choose, bound=samples, alpha=alpha, condition=condition),
+        tried=tried,
+        effort=effort,
+        seed=seed,
+    )
+    report: CertificateReport | None = None
+    for event in certify_run(build_certify(request), World(), resume=False):
+        if progress is not None:
+            progress(event)
+        if isinstance(event, CertifyFinished):
+            report = event.report
+    if report is None:
+        raise KeyboardInterrupt
+    refuse_broken(report.results)
+    return report
+
+
+def _device(module: nn.Module) -> torch.device:
+    """Where a module is; refuses what is none."""
+    if not isinstance(module, nn.Module):
+        raise ModelError(
+            f"expected a torch.nn.Module, got a {type(module).__name__}",
+            "wrap a function in a module whose forward calls it",
+        )
+    weight = next(module.parameters(), None)
+    return weight.device if weight is not None else torch.device("cpu")
 
 
 def _budgets(eps: int | Sequence[int]) -> tuple[int, ...]:

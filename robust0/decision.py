@@ -74,6 +74,7 @@ class Decision(Frozen):
     identity: str  # battery, effort, unit, images, seed
     checks: tuple[Check, ...]
     replay: Replay | None = None
+    meaning: str | None = None  # what the numbers do not say; None: that of an audit
 
     @property
     def failures(self) -> tuple[tuple[str, str], ...]:

@@ -3,6 +3,7 @@
 import re
 import shlex
 
+from robust0.proofs import CertificateResults, CertifiedClassifier, CertifySettings
 from robust0.records import Accuracy, AttackRow, BudgetResult, Results, Settings, Subject, Unit
 
 SAA = "saa"
@@ -25,6 +26,17 @@ CASCADE = (
     "In a cascade every attack sees only the images that the ones before it left, so no attack has "
     "an accuracy of its own."
 )
+CERTIFIED = (
+    "Certified means proved: no change of that many pixels, in any colours, can move this "
+    "classifier's answer on that image."
+)
+ONE_CLASSIFIER = (
+    "The proof is about this very classifier (weights, views and rule) on these very images: it "
+    "says nothing about the plain network inside it, other images, or changes that are not counted "
+    "in pixels."
+)
+WRONG_TOO = "A wrong answer can be proved to stay as well; it is reported, and counts for nobody."
+CERTIFIED_INTERVALS = "Intervals are 95 % Wilson intervals for the choice of images."
 _EFFORTS = {
     "smoke": "Effort smoke only shows that everything runs: its numbers say next to nothing.",
     "quick": "At effort quick the attacks are far from converged: expect lower numbers at effort "
@@ -172,3 +184,47 @@ def shown_budgets(results: Results, most: int = 9) -> list[int]:
     spare = max(0, most - len(attacked))
     kept = round_ones[-spare:] if spare else []
     return sorted({*kept, *(attacked & set(points))})
+
+
+def pixels(count: int) -> str:
+    """``1 pixel``, ``20 pixels``."""
+    return f"{count:,} pixel{'' if count == 1 else 's'}"
+
+
+def certificate_meaning(settings: CertifySettings) -> list[str]:
+    """The sentences without which certified accuracies would mislead."""
+    lines = [CERTIFIED, ONE_CLASSIFIER, WRONG_TOO]
+    if settings.expected_false is not None:
+        lines.append(
+            f"Ablation proves with a probability: each certificate is false with probability "
+            f"{settings.details.get('alpha')} at most, so at most {settings.expected_false:g} of "
+            "all images on average."
+        )
+    return [*lines, CERTIFIED_INTERVALS]
+
+
+def certificate_identity(results: CertificateResults) -> str:
+    """What a certified accuracy must name: certificate, rule, what it rests on, image count."""
+    settings = results.settings
+    known = settings.details
+    parts = {
+        "partition-vote": f"{known.get('views')} views, {tidy(str(known.get('partition')))}",
+        "masks": f"{known.get('groups')} lattices",
+        "ablation": f"{known.get('keep')} of {known.get('pixels')} pixels kept, "
+        f"{known.get('choose')} + {known.get('bound')} samples, alpha {known.get('alpha')}",
+    }
+    return (
+        f"{settings.kind} certificate, {tidy(settings.headline)}, {parts[settings.kind]}, "
+        f"{results.subject.images:,} images"
+    )
+
+
+def trials(row: CertifiedClassifier) -> str:
+    """What attacks made of the certificates."""
+    if not row.trials:
+        return "not tried by attacks"
+    parts = [
+        f"{tidy(t.attack)} (effort {tidy(t.effort)}): {t.broken} of {t.tried} broken"
+        for t in row.trials
+    ]
+    return "certificates under attack, each at its own radius: " + "; ".join(parts)

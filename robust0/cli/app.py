@@ -12,6 +12,7 @@ import typer
 from robust0 import __version__
 from robust0.cli import data, recipe, study, zoo
 from robust0.cli.audit import audit
+from robust0.cli.certify import certify
 from robust0.cli.gate import gate
 from robust0.cli.harden import harden
 from robust0.cli.report import report
@@ -21,7 +22,7 @@ from robust0.views import output
 
 app = typer.Typer(
     name="robust0",
-    help="Harden and audit image classifiers against sparse (l0) attacks.",
+    help="Harden, audit and certify image classifiers against sparse (l0) attacks.",
     epilog="Exit codes: 0 ok, 1 gate failed, 2 your mistake, 3 evaluation failed, "
     "4 evaluation unreliable (--strict), 130/143 interrupted. ROBUST0_DEBUG=1 shows tracebacks.",
     no_args_is_help=True,
@@ -30,6 +31,7 @@ app = typer.Typer(
 )
 app.command()(harden)
 app.command()(audit)
+app.command()(certify)
 app.command()(report)
 app.command()(gate)
 app.command()(schema)
@@ -52,7 +54,7 @@ def root(
         typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
     ] = False,
 ) -> None:
-    """Harden and audit image classifiers against sparse (l0) attacks."""
+    """Harden, audit and certify image classifiers against sparse (l0) attacks."""
 
 
 def main() -> None:

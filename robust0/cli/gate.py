@@ -41,7 +41,8 @@ def gate(
     metric: Annotated[
         list[str] | None,
         typer.Option(
-            help="saa, worst-case (both by default), clean or an attack; saa@10; repeatable."
+            help="saa, worst-case (both by default), clean or an attack; saa@10; of a "
+            "certificate certified@5 (default: all asked about), clean or a rule; repeatable."
         ),
     ] = None,
     fail_under: FailUnder = None,
@@ -68,6 +69,7 @@ def gate(
     robust0 gate RUN --baseline baseline.json --max-drop 1.0 --policy significant
     """
     from robust0.commands.gate import GateOptions, evaluate, make_baseline
+    from robust0.gate.baseline import Baseline
 
     options = GateOptions(
         run=run, baseline=baseline, write_baseline=write_baseline, max_drop=max_drop,
@@ -78,7 +80,8 @@ def gate(
     )  # fmt: skip
     if write_baseline is not None:
         path, made = make_baseline(options)
-        output.note(f"wrote {path}: {len(made.ids):,} images, {len(made.attempts)} attempts")
+        kept = f", {len(made.attempts)} attempts" if isinstance(made, Baseline) else ""
+        output.note(f"wrote {path}: {len(made.ids):,} images{kept}")
         return
     try:
         with output.transfer_bars() as show:

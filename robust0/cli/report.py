@@ -1,6 +1,7 @@
 """``robust0 report``: every report of a finished run, rebuilt from its directory alone."""
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +12,9 @@ from robust0.views.output import ReportFormat
 
 
 def report(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory of robust0 audit.")],
+    run: Annotated[
+        Path, typer.Argument(metavar="RUN", help="A run directory of robust0 audit or certify.")
+    ],
     form: Annotated[
         ReportFormat, typer.Option("--output-format", help="How the report is printed.")
     ] = ReportFormat.AUTO,
@@ -20,17 +23,33 @@ def report(
 
     Needs neither the model nor the dataset.
     """
+    from robust0.certifying.facts import is_certificate
     from robust0.runs.folder import run_folder
-    from robust0.views.report import show_report
-    from robust0.writers.artefacts import JUNIT, MARKDOWN, rebuild
+    from robust0.writers.artefacts import JUNIT, MARKDOWN
 
     run = run_folder(run)
-    made, paths = rebuild(run)
+    show, paths = _certificate(run) if is_certificate(run) else _audit(run)
     if form is ReportFormat.MARKDOWN:
         sys.stdout.write((run / MARKDOWN).read_text(encoding="utf-8"))
     elif form is ReportFormat.JUNIT:
         sys.stdout.write((run / JUNIT).read_text(encoding="utf-8"))
     else:
-        show_report(made, form)
+        show(form)
     for path in paths:
         output.note(f"wrote {path}")
+
+
+def _audit(run: Path) -> tuple[Callable[[ReportFormat], None], list[Path]]:
+    from robust0.views.report import show_report
+    from robust0.writers.artefacts import rebuild
+
+    made, paths = rebuild(run)
+    return lambda form: show_report(made, form), paths
+
+
+def _certificate(run: Path) -> tuple[Callable[[ReportFormat], None], list[Path]]:
+    from robust0.views.certificate import show_certificate
+    from robust0.writers.certificate import rebuild_certificate_reports
+
+    made, paths = rebuild_certificate_reports(run)
+    return lambda form: show_certificate(made, form), paths

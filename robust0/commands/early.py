@@ -39,7 +39,7 @@ def check_audit(options: AuditOptions, device: str) -> None:
     if options.floors:
         require_said(budget=options.says_budget, data=options.says_data, whose="this audit")
     check_model(options.model, options.factory)
-    _check_data(options.data, options.data_dir)
+    check_data(options.data, options.data_dir)
     if options.eps is not None:
         budgets_of(options.eps, options.unit, None)
     if options.batch_size is not None and options.batch_size < MIN_ROWS:
@@ -68,7 +68,7 @@ def check_harden(options: HardenOptions, device: str) -> None:
         return
     if options.factory is not None or options.start_from is not None:
         check_model(options.start_from, options.factory)
-    _check_data(options.data, options.data_dir)
+    check_data(options.data, options.data_dir)
     model = resolve(options).recipe.model
     if options.factory is None and not model.name.startswith(PUBLISHED):
         check_architecture(model.name)
@@ -88,12 +88,12 @@ def check_model(model: str | None, factory: str | None) -> None:
         check_weights(model)
 
 
-def refuse_used(folder: Path) -> None:
-    """Refuse to begin an audit in a folder that holds one."""
+def refuse_used(folder: Path, command: str = "audit") -> None:
+    """Refuse to begin a run in a folder that holds one."""
     if any((folder / name).exists() for name in (RUN, "verdicts.jsonl", "options.json")):
         raise RunError(
             f"{folder} already holds a run",
-            f"go on with robust0 audit --resume {folder}, or choose another -o",
+            f"go on with robust0 {command} --resume {folder}, or choose another -o",
         )
 
 
@@ -111,7 +111,8 @@ def refuse_changes(options: AuditOptions) -> None:
         )
 
 
-def _check_data(name: str | None, data_dir: Path | None) -> None:
+def check_data(name: str | None, data_dir: Path | None) -> None:
+    """Refuse data that are nowhere."""
     path = None if name is None else parse_name(name)[1]
     if path is not None and not path.exists():
         kind = "folder" if str(name).startswith("folder:") else "file"

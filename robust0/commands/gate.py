@@ -7,12 +7,15 @@ from itertools import pairwise
 from pathlib import Path
 
 from robust0.auditing.rundata import RunData, read_run
+from robust0.certifying.facts import is_certificate
 from robust0.commands.audit_recipe import require_said
+from robust0.commands.gate_certified import judge_certificate, write_certified
 from robust0.decision import Check, Decision, Replay
 from robust0.errors import EvaluationError, RecipeError, RunError
 from robust0.events import Transfer
 from robust0.gate import baseline as baselines
 from robust0.gate.baseline import Baseline
+from robust0.gate.certified import CertificateBaseline
 from robust0.gate.decide import (
     Policy,
     decide,
@@ -73,6 +76,17 @@ def evaluate(options: GateOptions, progress: Progress) -> GateOutcome:
     """Decide; everything that cannot be compared or read is refused, never passed."""
     _check(options)
     allowed, floors = options.allowed, [parse_floor(text) for text in options.floors]
+    if options.run is not None and is_certificate(run_folder(options.run)):
+        if options.replay or options.allow:
+            raise RecipeError(
+                "a certificate has no attempts to replay and no flags to allow",
+                "leave out --replay and --allow",
+            )
+        decision = judge_certificate(
+            run_folder(options.run), options.baseline, [parse_metric(m) for m in options.metrics],
+            floors, allowed, options.policy or "strict",
+        )  # fmt: skip
+        return GateOutcome(decision, None)
     before = None if options.baseline is None else _baseline(options.baseline)
     if options.run is None:
         return _replay_only(options, _there(before), allowed, progress)
@@ -103,7 +117,7 @@ def evaluate(options: GateOptions, progress: Progress) -> GateOutcome:
     return GateOutcome(decision, run.report, notes, warnings)
 
 
-def make_baseline(options: GateOptions) -> tuple[Path, Baseline]:
+def make_baseline(options: GateOptions) -> tuple[Path, Baseline | CertificateBaseline]:
     """Write the baseline of a run."""
     others = (options.baseline, options.max_drop, options.policy, options.model, options.factory)
     asked = any(value is not None for value in others) or options.metrics or options.floors
@@ -114,6 +128,8 @@ def make_baseline(options: GateOptions) -> tuple[Path, Baseline]:
             "--write-baseline only writes; it decides nothing",
             "gate first, then write the baseline with a command of its own",
         )
+    if is_certificate(run_folder(options.run)):
+        return write_certified(options.write_baseline, run_folder(options.run))
     run = read_run(run_folder(options.run))
     _refuse_empty(run)
     _refuse_unsaid(run)

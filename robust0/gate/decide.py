@@ -27,7 +27,16 @@ def drop_check(
     """The drop of one metric from baseline to run on the same images."""
     budget = before.settings.budgets[0] if metric.budget is None else metric.budget
     old, new = _bits(before, metric, budget), _bits(after, metric, budget)
-    paired = compare([bit == "1" for bit in old], [bit == "1" for bit in new])
+    title = _title(metric.name, budget, before.settings.unit)
+    right = [[bit == "1" for bit in side] for side in (old, new)]
+    return paired_check(title, right[0], right[1], max_drop, policy)
+
+
+def paired_check(
+    title: str, before: Sequence[bool], after: Sequence[bool], max_drop: Fraction, policy: Policy
+) -> Check:
+    """The drop of one number, from which of the same images count for it before and after."""
+    paired = compare(before, after)
     if policy == "significant" and paired.smallest is None:
         raise RecipeError(
             f"{paired.images} images are too few to show any drop: --policy significant would "
@@ -37,7 +46,6 @@ def drop_check(
     # In whole images and exact fractions: 1 image of 1,000 is 0.1 points, not a rounding more.
     exceeded = 100 * (paired.worse - paired.better) > max_drop * paired.images
     failed = exceeded and (policy == "strict" or paired.p < ALPHA)
-    title = _title(metric.name, budget, before.settings.unit)
     return Check(
         metric=title,
         condition=f"drop of at most {points(float(max_drop))} ({policy})",
@@ -148,17 +156,22 @@ def _param_pairs(
 
 def _floor_check(results: Results, floor: Floor) -> Check:
     accuracy, budget = _accuracy(results, floor.metric)
-    passed = 100 * accuracy.count >= floor.percent * accuracy.images
     title = _title(floor.metric.name, budget, results.settings.unit)
+    return floor_check(title, accuracy, floor.percent)
+
+
+def floor_check(title: str, accuracy: Accuracy, percent: Fraction) -> Check:
+    """One number against its floor, in whole images."""
+    passed = 100 * accuracy.count >= percent * accuracy.images
     value = 100 * accuracy.share
     verb = "reaches" if passed else "is below"
     return Check(
         metric=title,
-        condition=f"at least {plain(floor.percent)} %",
+        condition=f"at least {plain(percent)} %",
         passed=passed,
         value=value,
         message=f"{title}: {value:.1f} % ({accuracy.count:,} of {accuracy.images:,} images) "
-        f"{verb} the floor of {plain(floor.percent)} %",
+        f"{verb} the floor of {plain(percent)} %",
     )
 
 

@@ -1,7 +1,8 @@
 """A run directory: one owner at a time, an append-only metrics file, atomic everything else."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,29 @@ def append_line(path: Path, record: Mapping[str, Any]) -> None:
     """Append one JSON line; the caller decides when to sync."""
     with path.open("a", encoding="utf-8") as file:
         file.write(json.dumps(record, separators=(",", ":")) + "\n")
+
+
+def append_synced(path: Path, lines: Iterable[str]) -> None:
+    """Append lines and wait until they are on the disk."""
+    text = "".join(f"{line}\n" for line in lines)
+    with path.open("ab") as file:
+        file.write(text.encode())
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def mend(path: Path) -> None:
+    """Cut off a last line that a crash left unfinished, before anything is appended to it."""
+    if not path.exists():
+        path.touch()
+        return
+    data = path.read_bytes()
+    whole = data.rfind(b"\n") + 1
+    if whole < len(data):
+        with path.open("r+b") as file:
+            file.truncate(whole)
+            file.flush()
+            os.fsync(file.fileno())
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:

@@ -2,14 +2,12 @@
 
 import shlex
 from dataclasses import dataclass
-from importlib.resources import files
-
-from jinja2 import Environment, StrictUndefined
 
 from robust0 import wording
 from robust0.auditing.rundata import RunData
 from robust0.records import BudgetResult, ClassRow, Report
 from robust0.writers.gallery import examples
+from robust0.writers.page import page
 from robust0.writers.picture import curve_svg
 
 _MOST_NAMED = 60  # classes with a bar each; the rest is in report.json
@@ -27,23 +25,10 @@ class Part:
 
 def render(run: RunData) -> str:
     """The page of a run."""
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters.update(
-        percent=wording.percent,
-        interval=wording.interval,
-        number=wording.number,
-        seconds=wording.seconds,
-        tidy=wording.tidy,
-        notes=wording.notes,
-        ensemble=wording.ensemble_name,
-    )
-    source = files("robust0").joinpath("writers", "templates", "report.html.j2")
-    template = environment.from_string(source.read_text(encoding="utf-8"))
     results = run.report.results
     budgets = results.budgets
-    return template.render(
+    return page(
+        "report.html.j2",
         results=results,
         run=run.report.run,
         largest=budgets[0] if budgets else None,

@@ -13,12 +13,20 @@ def report_junit(report: Report) -> str:
     """A report as test cases: an attack fails only if it broke its own promises."""
     root = Xml.Element("testsuites", name="robust0")
     _report_suites(root, report)
-    return _text(root)
+    return suites_text(root)
 
 
 def gate_junit(decision: Decision, report: Report | None = None) -> str:
     """A decision as test cases, after those of the report it judges."""
     root = Xml.Element("testsuites", name="robust0")
+    decision_suite(root, decision)
+    if report is not None:
+        _report_suites(root, report)
+    return suites_text(root)
+
+
+def decision_suite(root: Xml.Element, decision: Decision) -> None:
+    """The conditions of a gate, one case each."""
     suite = Xml.SubElement(root, "testsuite", name="robust0 gate")
     for check in decision.checks:
         name = wording.tidy(f"{check.metric}: {check.condition}")
@@ -35,10 +43,7 @@ def gate_junit(decision: Decision, report: Report | None = None) -> str:
             Xml.SubElement(case, "failure", message=sentence)
         Xml.SubElement(case, "system-out").text = sentence
     Xml.SubElement(suite, "system-out").text = f"{decision.verdict}\n{decision.identity}"
-    _count(suite)
-    if report is not None:
-        _report_suites(root, report)
-    return _text(root)
+    suite_count(suite)
 
 
 def _report_suites(root: Xml.Element, report: Report) -> None:
@@ -62,7 +67,7 @@ def _report_suites(root: Xml.Element, report: Report) -> None:
             Xml.SubElement(case, "system-out").text = _accuracy(ensemble.robust)
         lines = [*wording.meaning(results), *(f"{f.name}: {f.message}" for f in results.flags)]
         Xml.SubElement(suite, "system-out").text = "\n".join(wording.tidy(x, 600) for x in lines)
-        _count(suite)
+        suite_count(suite)
 
 
 def _attack_case(suite: Xml.Element, row: AttackRow, classname: str, spent: float) -> None:
@@ -100,7 +105,8 @@ def _accuracy(accuracy: Accuracy) -> str:
     )
 
 
-def _count(suite: Xml.Element) -> None:
+def suite_count(suite: Xml.Element) -> None:
+    """Write into a suite how many cases it has and how they ended."""
     for tag, name in (("testcase", "tests"), ("failure", "failures"), ("error", "errors")):
         suite.set(name, str(sum(1 for _ in suite.iter(tag))))
     suite.set("skipped", "0")
@@ -108,7 +114,8 @@ def _count(suite: Xml.Element) -> None:
     suite.set("time", f"{spent:.3f}")
 
 
-def _text(root: Xml.Element) -> str:
+def suites_text(root: Xml.Element) -> str:
+    """The document."""
     Xml.indent(root)
     body = Xml.tostring(root, encoding="unicode")
     return f'<?xml version="1.0" encoding="utf-8"?>\n{body}\n'

@@ -54,12 +54,15 @@ def gate_markdown(decision: Decision) -> str:
     lines = [f"## {sign} robust0 {decision.verdict}", ""]
     if decision.checks:
         rows = [_check_row(check) for check in decision.checks]
-        lines += _table(("", "metric", "condition", "value", "drop", "95 % interval", "p"), rows)
+        lines += markdown_table(
+            ("", "metric", "condition", "value", "drop", "95 % interval", "p"), rows
+        )
         lines += ["", *(f"- {escaped(check.message)}" for check in decision.checks)]
     if decision.replay is not None:
         kind = "alarm" if decision.replay.alarm else "quiet"
         lines += ["", f"**Replay, {kind}.** {escaped(decision.replay.result.sentence())}"]
-    lines += ["", f"{escaped(decision.identity)}. {escaped(wording.UPPER_BOUND)}"]
+    meaning = decision.meaning or wording.UPPER_BOUND
+    lines += ["", f"{escaped(decision.identity)}. {escaped(meaning)}"]
     return "\n".join(lines) + "\n"
 
 
@@ -78,7 +81,7 @@ def _headline(report: Report) -> list[str]:
              wording.interval(robust), str(len(row.attacks)))
             for (name, robust), row in zip(wording.headline(result), result.ensembles, strict=True)
         ]  # fmt: skip
-    return _table(("", "accuracy", "95 % interval", "attacks"), rows)
+    return markdown_table(("", "accuracy", "95 % interval", "attacks"), rows)
 
 
 def _attacks(report: Report, result: BudgetResult) -> list[str]:
@@ -99,8 +102,9 @@ def _attacks(report: Report, result: BudgetResult) -> list[str]:
             wording.seconds(report.run.attack_seconds.get(row.name)),
         ))  # fmt: skip
     title = escaped(wording.identity(report.results, result.budget))
-    return _folded(
-        f"Attacks at {wording.sites(result.budget, result.unit)}", [title, "", *_table(head, rows)]
+    return folded(
+        f"Attacks at {wording.sites(result.budget, result.unit)}",
+        [title, "", *markdown_table(head, rows)],
     )
 
 
@@ -114,8 +118,8 @@ def _curve(report: Report) -> list[str]:
         if p.budget in wanted
     ]  # fmt: skip
     title = escaped(wording.identity(results))
-    table = _table(("budget", "still right", "95 % interval"), rows)
-    return _folded("Accuracy over budgets", [title, "", *table])
+    table = markdown_table(("budget", "still right", "95 % interval"), rows)
+    return folded("Accuracy over budgets", [title, "", *table])
 
 
 def _rest(report: Report) -> list[str]:
@@ -129,12 +133,12 @@ def _rest(report: Report) -> list[str]:
         ("device; torch", f"{settings.device}; {settings.torch}"),
     ]
     command = wording.tidy(shlex.join(report.run.command), 2000).replace("`", "'")
-    body = _table(("", ""), [(name, escaped(value)) for name, value in rows])
+    body = markdown_table(("", ""), [(name, escaped(value)) for name, value in rows])
     body += ["", "Run it again:", "", "```", command, "```"]
     if report.results.untested:
         body += ["", "Not tested:", ""]
         body += [f"- {escaped(line)}" for line in report.results.untested]
-    return _folded("Settings, and what was not tested", body)
+    return folded("Settings, and what was not tested", body)
 
 
 def _check_row(check: Check) -> tuple[str, ...]:
@@ -148,11 +152,12 @@ def _check_row(check: Check) -> tuple[str, ...]:
     return (sign, escaped(check.metric), check.condition, f"{check.value:.1f} %", *drop)
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """A table; cells are markdown already."""
     lines = [head, [":--", *("--:" for _ in head[1:])], *rows]
     return [f"| {' | '.join(line)} |" for line in lines]
 
 
-def _folded(title: str, body: Sequence[str]) -> list[str]:
+def folded(title: str, body: Sequence[str]) -> list[str]:
+    """Lines behind a title that opens them."""
     return ["<details>", f"<summary>{title}</summary>", "", *body, "", "</details>"]

@@ -14,7 +14,7 @@ from PIL import Image
 from robust0.records import Accuracy, Results
 
 _SIDE = 128  # pixels on the page that an enlarged image has at least
-_WIDTH, _HEIGHT = 1000, 380
+WIDTH, HEIGHT = 1000, 380
 _LEFT, _RIGHT, _TOP, _BOTTOM = 58, 16, 14, 52
 
 
@@ -57,20 +57,23 @@ def _rgb(image: NDArray[np.float32]) -> NDArray[np.uint8]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Frame:
+class Frame:
     """From budgets and shares to places in the drawing; a little room follows the last budget."""
 
     largest: int
 
     @property
     def end(self) -> float:
+        """The budget at the right edge."""
         return 1.03 * max(self.largest, 1)
 
     def x(self, budget: float) -> float:
-        return _LEFT + (_WIDTH - _LEFT - _RIGHT) * budget / self.end
+        """Where a budget is."""
+        return _LEFT + (WIDTH - _LEFT - _RIGHT) * budget / self.end
 
     def y(self, share: float) -> float:
-        return _TOP + (_HEIGHT - _TOP - _BOTTOM) * (1 - share)
+        """Where a share is."""
+        return _TOP + (HEIGHT - _TOP - _BOTTOM) * (1 - share)
 
 
 def curve_svg(results: Results) -> Markup:
@@ -80,8 +83,8 @@ def curve_svg(results: Results) -> Markup:
     """
     points = [(0, results.clean), *((p.budget, p.robust) for p in results.curve if p.budget > 0)]
     points.sort(key=lambda point: point[0])
-    frame = _Frame(points[-1][0])
-    parts = [*_axes(frame, results.settings.unit), _band(frame, points), _line(frame, points)]
+    frame = Frame(points[-1][0])
+    parts = [*axes(frame, results.settings.unit), _band(frame, points), _line(frame, points)]
     for result in results.budgets:
         parts += [
             _mark(frame, result.budget, row.robust, row.name)
@@ -95,14 +98,15 @@ def curve_svg(results: Results) -> Markup:
     )
     body = "\n".join(parts)
     return Markup(  # noqa: S704 - numbers and words of our own only
-        f'<svg class="curve" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" '
+        f'<svg class="curve" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
         f'aria-labelledby="curve-title curve-text"><title id="curve-title">Accuracy over budgets'
         f'</title><desc id="curve-text">{description}</desc>\n{body}\n</svg>'
     )
 
 
-def _axes(frame: _Frame, unit: str) -> list[str]:
-    left, right, bottom = frame.x(0), _WIDTH - _RIGHT, frame.y(0)
+def axes(frame: Frame, unit: str) -> list[str]:
+    """The grid, both axes and their words."""
+    left, right, bottom = frame.x(0), WIDTH - _RIGHT, frame.y(0)
     parts = []
     for tenth in range(0, 11, 2):
         y = frame.y(tenth / 10)
@@ -122,7 +126,7 @@ def _axes(frame: _Frame, unit: str) -> list[str]:
     middle = (_TOP + bottom) / 2
     parts.append(
         f'<line class="axis" x1="{left:.1f}" y1="{bottom:.1f}" x2="{right}" y2="{bottom:.1f}"/>'
-        f'<text class="label" x="{(left + right) / 2:.1f}" y="{_HEIGHT - 8}" '
+        f'<text class="label" x="{(left + right) / 2:.1f}" y="{HEIGHT - 8}" '
         f'text-anchor="middle">{unit}s the attacker may change</text>'
         f'<text class="label" transform="translate(16 {middle:.1f}) rotate(-90)" '
         'text-anchor="middle">images still right (%)</text>'
@@ -141,7 +145,7 @@ def ticks(largest: int, most: int = 10) -> list[int]:
     return list(range(0, largest + 1, step))
 
 
-def _steps(frame: _Frame, corners: Sequence[tuple[int, float]]) -> list[tuple[float, float]]:
+def steps(frame: Frame, corners: Sequence[tuple[int, float]]) -> list[tuple[float, float]]:
     """The path of a function that keeps each value until the next budget."""
     path: list[tuple[float, float]] = []
     for budget, share in corners:
@@ -152,22 +156,23 @@ def _steps(frame: _Frame, corners: Sequence[tuple[int, float]]) -> list[tuple[fl
     return path
 
 
-def _path(places: Sequence[tuple[float, float]]) -> str:
+def path(places: Sequence[tuple[float, float]]) -> str:
+    """Straight lines from place to place."""
     return " ".join(f"{'L' if i else 'M'}{x:.1f} {y:.1f}" for i, (x, y) in enumerate(places))
 
 
-def _band(frame: _Frame, points: Sequence[tuple[int, Accuracy]]) -> str:
-    high = _steps(frame, [(budget, accuracy.high) for budget, accuracy in points])
-    low = _steps(frame, [(budget, accuracy.low) for budget, accuracy in points])
-    return f'<path class="band" d="{_path([*high, *reversed(low)])} Z"/>'
+def _band(frame: Frame, points: Sequence[tuple[int, Accuracy]]) -> str:
+    high = steps(frame, [(budget, accuracy.high) for budget, accuracy in points])
+    low = steps(frame, [(budget, accuracy.low) for budget, accuracy in points])
+    return f'<path class="band" d="{path([*high, *reversed(low)])} Z"/>'
 
 
-def _line(frame: _Frame, points: Sequence[tuple[int, Accuracy]]) -> str:
-    places = _steps(frame, [(budget, accuracy.share) for budget, accuracy in points])
-    return f'<path class="line" d="{_path(places)}"/>'
+def _line(frame: Frame, points: Sequence[tuple[int, Accuracy]]) -> str:
+    places = steps(frame, [(budget, accuracy.share) for budget, accuracy in points])
+    return f'<path class="line" d="{path(places)}"/>'
 
 
-def _mark(frame: _Frame, budget: int, accuracy: Accuracy, name: str) -> str:
+def _mark(frame: Frame, budget: int, accuracy: Accuracy, name: str) -> str:
     x, low, high = frame.x(budget), frame.y(accuracy.low), frame.y(accuracy.high)
     y = frame.y(accuracy.share)
     bar = f'<line class="whisker {name}" x1="{x:.1f}" y1="{low:.1f}" x2="{x:.1f}" y2="{high:.1f}"/>'

@@ -1,0 +1,129 @@
+"""The final report of a certificate, on stdout: drawn to the terminal, plain, or JSON."""
+
+import csv
+import sys
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from robust0 import wording
+from robust0.proofs import Bracket, CertificateReport, CertificateResults, CertifiedClassifier
+from robust0.records import Accuracy
+from robust0.views.output import ReportFormat, out
+
+
+def show_certificate(report: CertificateReport, form: ReportFormat) -> None:
+    """Write a certificate to stdout as ``rich``, ``plain`` or ``json``; ``auto``: one of two."""
+    match form.resolved():
+        case ReportFormat.JSON:
+            sys.stdout.write(report.model_dump_json(by_alias=True, indent=1) + "\n")
+        case ReportFormat.RICH:
+            draw_certificate(report, out())
+        case _:
+            _plain(report)
+
+
+def draw_certificate(report: CertificateReport, console: Console) -> None:
+    """Draw a certificate to the console's width."""
+    results = report.results
+    subject = results.subject
+    title = f"{wording.tidy(subject.model)} · {wording.tidy(subject.dataset)} {subject.split}"
+    _say(console, f"robust0 certify · {title}", "bold")
+    _say(console, wording.certificate_identity(results), "dim")
+    for row in results.classifiers:
+        console.print()
+        own = "the checkpoint's rule" if row is results.headline else "a classifier of its own"
+        _say(console, f"{wording.tidy(row.name)} ({own})", "bold")
+        console.print(_points(results, row, console.width))
+        median = "none" if row.median is None else wording.pixels(row.median)
+        _say(
+            console, f"half of all images are certified at: {median}; {wording.trials(row)}", "dim"
+        )
+        if row.abstained:
+            _say(console, f"abstains on {row.abstained:,} images", "dim")
+    if results.bracket is not None:
+        console.print()
+        _draw_bracket(results, results.bracket, console)
+    console.print()
+    for line in wording.certificate_meaning(results.settings):
+        _say(console, line, "")
+
+
+def _points(results: CertificateResults, row: CertifiedClassifier, width: int) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
+    table.add_column("pixels", justify="right")
+    table.add_column("certified", justify="right")
+    table.add_column("95 %")
+    table.add_column("wrong but certified", justify="right")
+    table.add_column("")
+    room = max(4, min(36, width - 56))
+    rows: list[tuple[str, Accuracy, str]] = [("clean", row.clean, "")]
+    rows += [
+        (str(point.pixels), point.certified, f"{point.wrong:,}")
+        for point in row.points
+        if point.pixels in results.settings.pixels
+    ]
+    for name, share, wrong in rows:
+        bar = Text("━" * round(room * share.share), style="green")
+        table.add_row(name, wording.percent(share), wording.interval(share), wrong, bar)
+    return table
+
+
+def _draw_bracket(results: CertificateResults, bracket: Bracket, console: Console) -> None:
+    attacks = ", ".join(wording.tidy(name, 40) for name in bracket.attacks)
+    about = f"certified ≤ true ≤ under attack ({attacks}; effort {wording.tidy(bracket.effort)})"
+    _say(console, about, "bold")
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
+    for head in ("pixels", "certified", "95 %", "under attack", "95 %", "gap"):
+        table.add_column(head, justify="right")
+    shown = {0, *results.settings.pixels}
+    for row in bracket.rows:
+        if row.pixels in shown:
+            gap = f"{100 * (row.attacked.share - row.certified.share):.1f}"
+            table.add_row(
+                str(row.pixels), wording.percent(row.certified), wording.interval(row.certified),
+                wording.percent(row.attacked), wording.interval(row.attacked), gap,
+            )  # fmt: skip
+    console.print(table)
+    if bracket.differing:
+        note = f"{bracket.differing} unchanged images are answered otherwise in the audit"
+        _say(console, note, "yellow")
+    if bracket.broken:
+        _say(console, f"FALSE CERTIFICATES: images {list(bracket.broken)}", "bold red")
+
+
+def _say(console: Console, text: str, style: str) -> None:
+    console.print(Text(text, style=style, overflow="fold"))
+
+
+def _plain(report: CertificateReport) -> None:
+    """Tab-separated: a line per number with all that it names, then the words."""
+    results, writer = report.results, csv.writer(sys.stdout, delimiter="\t", lineterminator="\n")
+    writer.writerow(
+        ("kind", "name", "pixels", "accuracy %", "low %", "high %", "images", "wrong but certified")
+    )
+    for row in results.classifiers:
+        name = wording.tidy(row.name)
+        writer.writerow(("clean", name, 0, *_percents(row.clean), row.clean.images, ""))
+        for p in row.points:
+            numbers = (*_percents(p.certified), p.certified.images, p.wrong)
+            writer.writerow(("certified", name, p.pixels, *numbers))
+        writer.writerow(("median", name, wording.number(row.median)))
+        writer.writerow(("abstained", name, row.abstained))
+        writer.writerow(("tried", name, wording.trials(row)))
+    if results.bracket is not None:
+        name = wording.tidy(results.bracket.classifier)
+        for line in results.bracket.rows:
+            for kind, share in (("at least", line.certified), ("at most", line.attacked)):
+                numbers = (*_percents(share), share.images, "")
+                writer.writerow((kind, name, line.pixels, *numbers))
+        for image in results.bracket.broken:
+            writer.writerow(("false certificate", name, image))
+    writer.writerow(("identity", wording.certificate_identity(results)))
+    for text in wording.certificate_meaning(results.settings):
+        writer.writerow(("note", text))
+
+
+def _percents(accuracy: Accuracy) -> tuple[str, ...]:
+    return tuple(f"{100 * v:.1f}" for v in (accuracy.share, accuracy.low, accuracy.high))
