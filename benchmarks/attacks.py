@@ -57,13 +57,13 @@ from robust0.device import search_precision, share_cores
 from robust0.models.checkpoint import load
 from robust0.models.fast.oracle import Oracle, frozen
 from robust0.rng import Stream
-from robust0.threat import Threat
+from robust0.threats import Threat
 
 ROWS = 48  # as an audit of 200 images has
 PRECISION = search_precision("auto", torch.device("cpu"))
 DEFAULT = torch.bfloat16 if PRECISION == "bf16" else None
 THEIR_BATCH = 500  # of the released evaluation (ALGORITHMS 2.6)
-THREAT = Threat(pixels=20)
+THREAT = Threat.of(20)
 SAA: tuple[tuple[str, Attack[Any]], ...] = (
     ("sparse-pgd-p", SparsePGD(steps=100, projected=True)),
     ("sparse-pgd-u", SparsePGD(steps=100, projected=False)),
@@ -362,7 +362,7 @@ def growth(bench: Bench) -> None:
             oracle = bench.oracle()
             waiting = Waiting(alive[:images], bench.fetch)
             attack = SparseRS(queries=queries)
-            events = list(search(attack, "sparse-rs", oracle, waiting, Threat(pixels=1), 0))
+            events = list(search(attack, "sparse-rs", oracle, waiting, Threat.of(1), 0))
             used = sum(e.forwards for e in events if isinstance(e, Outcome))
             calls = sum(isinstance(e, Pulse) for e in events)
             peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -410,7 +410,7 @@ def sigma(bench: Bench, steps: int = 100) -> None:
 
 def fewest_features(attack: SigmaZero, oracle: Oracle, images: Tensor, labels: Tensor) -> Tensor:
     """(B,) the fewest changed features of a misclassified iterate; no row retires early."""
-    threat = Threat(features=1)
+    threat = Threat.of(1, "feature")
     ids = torch.arange(len(images))
     state = attack.start(Rows(images, labels, ids, threat, Stream.of("bench"), 10))
     done = False

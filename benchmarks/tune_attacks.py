@@ -22,7 +22,7 @@ from robust0.device import search_precision
 from robust0.losses import margin
 from robust0.models.checkpoint import load
 from robust0.models.fast.oracle import Oracle, frozen
-from robust0.threat import Threat
+from robust0.threats import Threat
 
 ROWS = 32
 CPU = torch.device("cpu")
@@ -39,7 +39,7 @@ def main() -> None:
     parser.add_argument("--passes", type=int, nargs="+", default=[200, 600])
     parser.add_argument("--only", nargs="*", help="names of forms")
     options = parser.parse_args()
-    threat = Threat(pixels=options.pixels)
+    threat = Threat.of(options.pixels)
     passes = sorted(options.passes)
     for path in options.models:
         model = load(path).network.to(memory_format=torch.channels_last)

@@ -69,9 +69,9 @@ from robust0.attacks.engine import Outcome, Waiting, search
 from robust0.data.datasets import open_dataset
 from robust0.models.checkpoint import load
 from robust0.models.fast.oracle import Oracle, frozen
-from robust0.threat import Threat
+from robust0.threats import Threat
 
-THREAT = Threat(pixels=20)
+THREAT = Threat.of(20)
 ROWS = 32
 
 

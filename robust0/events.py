@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from robust0.records import Accuracy, Flag, Report, Unit
+    from robust0.records import Accuracy, Amount, Flag, Report, Unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ class AttackCost:
     """One attack of a planned audit: the most passes an image can cost, and the seconds of all."""
 
     attack: str
-    budget: int
+    budget: "Amount"
     passes: int
     seconds: float
 
@@ -165,7 +165,7 @@ class AuditStarted:
     title: str
     images: int
     unit: "Unit"
-    budgets: tuple[int, ...]
+    budgets: "tuple[Amount, ...]"
     attacks: tuple[str, ...]
     cascade: bool
     verdicts: int  # already there
@@ -204,7 +204,7 @@ class Standing:
 class AuditProgress:
     """Where the run stands: all attacks at the present budget."""
 
-    budget: int
+    budget: "Amount"
     share: float  # of all work, 0 to 1
     survivors: "Accuracy"  # images that no attack has broken at this budget
     standings: tuple[Standing, ...]
@@ -214,7 +214,7 @@ class AuditProgress:
 class AttackDone:
     """An attack has met all its images at a budget."""
 
-    budget: int
+    budget: "Amount"
     unit: "Unit"
     standing: Standing
     survivors: "Accuracy"

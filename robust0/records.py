@@ -10,7 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 CLEAN = "clean"  # the "attack" of a verdict on the unchanged image
 
-Unit = Literal["pixel", "feature"]
+# What a budget counts: pixel, feature, row, column, patch:4; robust0.threats knows them.
+Unit = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,30}(:[1-9][0-9]{0,5})?$")]
+Amount = int | float  # of a budget or a distance; whole for sparse threats
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
@@ -28,12 +30,12 @@ class Verdict(Frozen):
     attack: str = Field(description="configured name, or clean")
     revision: int
     unit: Unit
-    budget: int = Field(description="sites allowed; 0 for clean")
+    budget: Amount = Field(description="largest distance allowed; 0 for clean")
     fooled: bool
     prediction: int
     margin: float = Field(description="of the hit, or the lowest found; negative: misclassified")
-    sites: int = Field(description="sites that differ in the attempt as found")
-    pruned: int = Field(description="sites left after giving back what the hit does not need")
+    distance: Amount = Field(description="from the clean image, of the attempt as found")
+    needed: Amount = Field(description="the distance left after giving back what a hit can spare")
     forwards: int
     backwards: int
     fragile: bool = Field(description="the margin is so small that rounding could flip it")
@@ -62,7 +64,7 @@ class AttackRow(Frozen):
     broken: int
     only: int | None = Field(description="broken by no other attack of the run; null in a cascade")
     robust: Accuracy | None = Field(description="its own robust accuracy; null in a cascade")
-    median_sites: float | None = Field(description="of its hits, after pruning")
+    median_distance: float | None = Field(description="that its hits need")
     median_passes: float | None = Field(description="forwards and backwards per attacked image")
     fragile: int
     violations: int
@@ -80,15 +82,15 @@ class BudgetResult(Frozen):
     """Everything at one budget."""
 
     unit: Unit
-    budget: int
+    budget: Amount
     attacks: tuple[AttackRow, ...]
     ensembles: tuple[EnsembleRow, ...]
 
 
 class CurvePoint(Frozen):
-    """Accuracy at a budget over every hit of the run that needs no more sites than that."""
+    """Accuracy at a budget over every hit of the run that needs no more than that."""
 
-    budget: int
+    budget: Amount
     robust: Accuracy
 
 
@@ -137,9 +139,9 @@ class Settings(Frozen):
     effort: str
     changed: tuple[str, ...] = Field((), description="settings that are not those of the effort")
     seed: int
-    budgets: tuple[int, ...]
+    budgets: tuple[Amount, ...]
     unit: Unit
-    compute_rows: int
+    batch_size: int = Field(description="images of every model call")
     search_dtype: str
     compiled: bool
     device: str
@@ -180,7 +182,7 @@ class RunInfo(Frozen):
 class Report(Frozen):
     """report.json."""
 
-    schema_version: Literal[1] = Field(1, alias="schema")
+    schema_version: Literal[2] = Field(2, alias="schema")
     results: Results
     run: RunInfo
 

@@ -15,9 +15,9 @@ from robust0.attacks.base import Attack, Rows, State
 from robust0.attacks.engine import Outcome, Waiting, search
 from robust0.models.fast.oracle import Oracle, frozen
 from robust0.rng import Stream, seeded
-from robust0.threat import Threat
+from robust0.threats import Threat
 
-SHAPE = (3, 6, 5)
+SHAPE = (3, 6, 4)
 IMAGES = 12
 ROWS = 16  # of a model call
 _CPU = torch.device("cpu")
@@ -28,8 +28,11 @@ def check_attack(attack: type[Attack[Any]], **settings: Any) -> None:  # noqa: A
     made = attack(**settings)
     _settings_are_frozen(made)
     problem = _Problem.make()
-    threats = [Threat.of(3, "pixel"), Threat.of(5, "feature"), Threat.of(1, "pixel")]
-    for threat in threats:
+    asked = [(3, "pixel"), (5, "feature"), (1, "pixel"), (2, "row"), (1, "patch:2")]
+    for budget, unit in asked:
+        if made.units is not None and unit.partition(":")[0] not in made.units:
+            continue
+        threat = Threat.of(budget, unit)
         outcomes = problem.attack(made, threat)
         _stays_within(made, problem, threat, outcomes)
         _same_in_any_company(made, problem, threat, outcomes)

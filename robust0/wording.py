@@ -4,7 +4,16 @@ import re
 import shlex
 
 from robust0.proofs import CertificateResults, CertifiedClassifier, CertifySettings
-from robust0.records import Accuracy, AttackRow, BudgetResult, Results, Settings, Subject, Unit
+from robust0.records import (
+    Accuracy,
+    Amount,
+    AttackRow,
+    BudgetResult,
+    Results,
+    Settings,
+    Subject,
+)
+from robust0.units import counted
 
 SAA = "saa"
 WORST_CASE = "worst-case"
@@ -90,11 +99,6 @@ def seconds(value: float | None) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
 
 
-def sites(count: int, unit: Unit) -> str:
-    """``1 pixel``, ``20 pixels``."""
-    return f"{count:,} {unit}{'' if count == 1 else 's'}"
-
-
 def ensemble_name(name: str) -> str:
     """How people write the name of an ensemble."""
     return _ENSEMBLES.get(name, tidy(name))
@@ -119,17 +123,17 @@ def choice(results: Results) -> str:
     return f"images: {tidy(results.subject.choice) or 'not recorded how they were chosen'}"
 
 
-def identity(results: Results, budget: int | None = None) -> str:
+def identity(results: Results, budget: Amount | None = None) -> str:
     """What a number must name: battery, effort, budget and unit, image count, seed."""
     count = len(results.budgets[0].attacks) if results.budgets else 0
     return identity_of(results.settings, count, results.subject.images, budget)
 
 
-def identity_of(settings: Settings, attacks: int, images: int, budget: int | None = None) -> str:
+def identity_of(settings: Settings, attacks: int, images: int, budget: Amount | None = None) -> str:
     """The same from its parts; without a budget, all of them."""
     budgets = settings.budgets if budget is None else (budget,)
     named = ", ".join(str(value) for value in budgets[:-1])
-    allowed = f"{named + ' and ' if named else ''}{sites(budgets[-1], settings.unit)}"
+    allowed = f"{named + ' and ' if named else ''}{counted(budgets[-1], settings.unit)}"
     return (
         f"{settings.mode} of {attacks} attack{'' if attacks == 1 else 's'}, effort "
         f"{tidy(settings.effort_name)}, {allowed}, {images:,} images, seed {settings.seed}"
@@ -174,7 +178,7 @@ def class_name(names: dict[int, str], label: int) -> str:
     return names.get(label) or f"class {label}"
 
 
-def shown_budgets(results: Results, most: int = 9) -> list[int]:
+def shown_budgets(results: Results, most: int = 9) -> list[Amount]:
     """Budgets of the curve worth a line each: those attacked, and round ones between."""
     attacked = {result.budget for result in results.budgets}
     points = [point.budget for point in results.curve]

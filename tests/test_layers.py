@@ -10,7 +10,7 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "robust0"
 
 # One line per package or module: this dictionary is the diagram. Nothing points up.
-BASE = {"errors", "lazy", "registry"}
+BASE = {"errors", "lazy", "registry", "units", "upgrades"}
 FACTS = {
     "certify_events",
     "decision",
@@ -21,7 +21,7 @@ FACTS = {
 }  # no torch, no rich
 ENGINE = BASE | {
     *("attacks", "data", "distributed", "events", "files", "interrupt", "losses", "models"),
-    *("rng", "runs", "threat"),
+    *("rng", "runs", "threats"),
 }
 ALLOWED = {
     "errors": set(),
@@ -33,7 +33,7 @@ ALLOWED = {
     "losses": {"lazy"},
     "records": set(),
     "decision": {"records"},
-    "wording": {"proofs", "records"},
+    "wording": {"proofs", "records", "units"},
     "events": {"records"},
     "certify_events": {"proofs", "records"},
     "proofs": {"records"},
@@ -41,11 +41,13 @@ ALLOWED = {
     "distributed": BASE,
     "registry": {"errors"},
     "resources": BASE,
-    "threat": BASE | {"records"},
+    "threats": BASE,
+    "units": set(),
+    "upgrades": set(),
     "download": BASE | {"events", "files"},
-    "models": BASE | {"certificates", "files", "rng"},
+    "models": BASE | {"certificates", "files", "rng", "upgrades"},
     "data": BASE | {"download", "events", "files", "resources", "rng"},
-    "attacks": BASE | {"losses", "models", "rng", "threat"},
+    "attacks": BASE | {"losses", "models", "rng", "threats"},
     "recipes": BASE | {"attacks", "data", "resources", "training"},  # what components declare
     "zoo": BASE | FACTS | {"architectures", "download", "files", "models", "resources"},
     "runs": BASE | FACTS | {"data", "files", "models", "recipes", "zoo"},
@@ -55,15 +57,15 @@ ALLOWED = {
     "certifying": ENGINE | FACTS | {"auditing", "certificates"},
     "gate": BASE
     | FACTS
-    | {"attacks", "auditing", "certifying", "files", "models", "threat", "zoo"},
+    | {"attacks", "auditing", "certifying", "files", "models", "threats", "zoo"},
     "writers": BASE | FACTS | {"auditing", "certifying", "files", "runs"},
     "commands": ENGINE
     | FACTS
     | {"architectures", "auditing", "certifying", "device", "gate", "recipes", "resources"}
     | {"study", "training", "writers", "zoo"},
     "certificates": BASE | {"rng"},
-    "testing": BASE | {"attacks", "models", "rng", "threat"},
-    "views": FACTS,
+    "testing": BASE | {"attacks", "models", "rng", "threats"},
+    "views": FACTS | {"units"},
     "cli": BASE
     | FACTS
     | {"architectures", "auditing", "certifying", "commands", "data", "device", "distributed"}

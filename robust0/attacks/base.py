@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, cast
 from robust0.lazy import torch
 from robust0.losses import cross_entropy
 from robust0.rng import Stream
-from robust0.threat import Threat
+from robust0.threats import Threat
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -30,6 +30,11 @@ class Rows:
     threat: Threat
     stream: Stream
     classes: int
+
+    @property
+    def k(self) -> int:
+        """How many sites may change."""
+        return int(self.threat.budget)
 
 
 Value = int | float | str | bool | None
@@ -52,19 +57,22 @@ class State:
     threat: Threat
     stream: Stream
 
+    @property
+    def k(self) -> int:
+        """How many sites may change."""
+        return int(self.threat.budget)
+
     def image(self, sites: Tensor) -> Tensor:
         """(B, g, S) values as (B, C, H, W) images."""
-        return sites.reshape(len(sites), *self.image_shape)
+        return self.threat.image(sites, self.image_shape)
 
     def random_sites(self, lane: int = 0) -> Tensor:
         """(B, k) distinct sites, drawn anew at every step."""
-        return self.stream.subset(
-            self.ids, self.step, int(self.threat.budget), self.clean.shape[2], lane
-        )
+        return self.stream.subset(self.ids, self.step, self.k, self.clean.shape[2], lane)
 
     def random_corners(self, lane: int = 1) -> Tensor:
         """(B, g, k) zeros and ones, drawn anew at every step."""
-        groups, k = self.clean.shape[1], int(self.threat.budget)
+        groups, k = self.clean.shape[1], self.k
         words = self.stream.integers(self.ids, self.step, groups * k, 2, lane)
         return words.view(-1, groups, k).to(self.clean.dtype)
 
@@ -155,6 +163,7 @@ class Attack(ABC, Generic[S]):
     revision: ClassVar[int] = 1  # goes up when results can change
     black_box: ClassVar[bool] = False  # asks for logits only
     leaves_budget: ClassVar[bool] = False  # iterates may exceed the budget (minimum norm)
+    units: ClassVar[tuple[str, ...] | None] = None  # of the threats it serves; None: any sparse one
     mixed: ClassVar[bool] = False  # follows gradients, and searches blindly where they mislead
     efforts: ClassVar[Efforts] = {}
     configured: ClassVar[tuple[Configured, ...]]  # the names it has in a battery

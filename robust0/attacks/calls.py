@@ -12,7 +12,7 @@ from torch import Tensor
 from robust0.attacks.base import Attack, Reply, S
 from robust0.losses import margin
 from robust0.models.fast.oracle import Oracle
-from robust0.threat import Threat
+from robust0.threats import Threat
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class CallResult:
     """What a call brought, besides moving its rows on."""
 
     sites: Tensor  # (B, g, S) the images asked about
-    distance: Tensor  # (B,) their margins, infinite beyond the budget
+    margin: Tensor  # (B,) infinite beyond the budget
     # On the host: the lowest so far but no hit, fooled, spent, wants a gradient next.
     flags: list[list[bool]]
 
@@ -54,18 +54,18 @@ def query(attack: Attack[S], oracle: Oracle, threat: Threat, call: Call[S]) -> C
     else:
         logits = oracle.logits(images)
         reply = Reply(logits)
-    distance = margin(logits, part.labels)
+    gap = margin(logits, part.labels)
     # An answer that is no number is for the judge to look at, whatever its argmax says.
     fooled = (logits.argmax(dim=1) != part.labels) | ~logits.isfinite().all(dim=1)
     if attack.leaves_budget:
-        feasible = threat.count(part.image(part.clean), images) <= threat.budget
-        distance = distance.where(feasible, torch.inf)
+        feasible = threat.contains(part.image(part.clean), images)
+        gap = gap.where(feasible, torch.inf)
         fooled = fooled & feasible
     spent = attack.tell(part, reply)
-    better = ~fooled & (distance < call.margin)
+    better = ~fooled & (gap < call.margin)
     # The one transfer to the host of this call.
     flags = torch.stack([better, fooled, spent, attack.wants_gradient(part)]).tolist()
-    return CallResult(threat.view(images), distance, flags)
+    return CallResult(threat.view(images), gap, flags)
 
 
 class Pool(Protocol[S]):

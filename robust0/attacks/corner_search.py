@@ -16,7 +16,7 @@ from robust0.registry import setting
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from robust0.threat import Threat
+    from robust0.threats import Threat
 
 _TABLE, _SEARCH = 0, 1  # lanes of the random stream
 _PAIR = 0xFFFFFFFF  # the low word of an entry
@@ -64,6 +64,7 @@ class CornerSearch(Attack[CornerSearchState]):
     """
 
     kind: ClassVar[str] = "corner-search"
+    units: ClassVar[tuple[str, ...] | None] = ("pixel", "feature")  # it lists a site's corners
     revision: ClassVar[int] = 1
     black_box: ClassVar[bool] = True
     efforts: ClassVar[Efforts] = {
@@ -112,14 +113,14 @@ class CornerSearch(Attack[CornerSearchState]):
     def passes(self, threat: Threat, image_shape: tuple[int, int, int], classes: int) -> int:
         """One forward per table entry and per combination."""
         groups, sites = threat.shape(torch.empty(1, *image_shape, device="meta"))
-        plan = self.plan(threat.budget, groups, sites, classes)
+        plan = self.plan(int(threat.budget), groups, sites, classes)
         return plan.table + plan.search
 
     def start(self, rows: Rows) -> CornerSearchState:
         """Empty rankings, and the draw of the pairs to try if not all are tried."""
         clean = rows.threat.view(rows.images)
         count, groups, sites = clean.shape
-        plan = self.plan(rows.threat.budget, groups, sites, rows.classes)
+        plan = self.plan(rows.k, groups, sites, rows.classes)
         every, size = sites << groups, plan.table if self.forwards is not None else 0
         words = rows.stream.words(
             rows.ids, torch.zeros_like(rows.ids), words_needed(size, every) if size else 0, _TABLE
@@ -136,7 +137,7 @@ class CornerSearch(Attack[CornerSearchState]):
 
     def ask(self, state: CornerSearchState) -> Tensor:
         """The next single change, or the next combination drawn from a ranking."""
-        k, groups = state.threat.budget, state.clean.shape[1]
+        k, groups = state.k, state.clean.shape[1]
         searching = state.step >= state.plan.table
         ranking, size = self._turn(state)
         picks = self._draw(state, ranking)
@@ -177,7 +178,7 @@ class CornerSearch(Attack[CornerSearchState]):
     def _turn(self, state: CornerSearchState) -> tuple[Tensor, Tensor]:
         """(B,) whose ranking this step draws from and how many sites it combines."""
         turn = (state.step - state.plan.table).clamp(min=0)
-        classes, k = state.rankings.shape[1], state.threat.budget
+        classes, k = state.rankings.shape[1], state.k
         if self.forwards is not None:
             # The label's own ranking, the untargeted one, first: a short budget may end with it.
             return (state.labels + turn) % classes, torch.full_like(turn, k)
@@ -188,7 +189,7 @@ class CornerSearch(Attack[CornerSearchState]):
 
     def _draw(self, state: CornerSearchState, ranking: Tensor) -> Tensor:
         """(B, k) pairs, drawn with replacement; rank r has probability (2 (N - r) - 1) / N**2."""
-        k, top = state.threat.budget, state.plan.top
+        k, top = state.k, state.plan.top
         # That law is the one of the smaller of two uniform draws.
         ranks = state.stream.integers(state.ids, state.step, 2 * k, top, _SEARCH)
         ranks = torch.minimum(ranks[:, :k], ranks[:, k:])

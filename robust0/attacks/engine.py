@@ -19,27 +19,14 @@ from robust0.attacks.calls import Call, CallResult, Crew, Pulse, query
 from robust0.attacks.judge import Judgement, judge
 from robust0.models.fast.oracle import Oracle
 from robust0.rng import Stream
-from robust0.threat import Threat
+from robust0.threats import Threat
+from robust0.threats.perturbation import Perturbation
 
 POOL_CALLS = 8  # calls' worth of rows held at once
 POOL_BYTES = 1 << 29  # unless their states would need more memory than this
 # A hit of a rounded search may not hold, and its row must then catch up with the others, so it does
 # not wait longer than this many calls for the judge, whose own call costs about one or two.
 LONG_WAIT = 64
-
-
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """A perturbed image, sparsely: the sites that differ and their new values."""
-
-    sites: Tensor  # (n,) int64, on the CPU
-    values: Tensor  # (g, n) float32, on the CPU
-
-    def paint(self, clean: Tensor, threat: Threat) -> Tensor:
-        """The perturbed image, from the clean (C, H, W) one."""
-        flat = threat.view(clean[None]).clone()
-        flat[0, :, self.sites.to(clean.device)] = self.values.to(clean.device)
-        return flat.reshape(clean.shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +38,12 @@ class Outcome:
     fooled: bool
     prediction: int
     margin: float
-    sites: int
+    distance: float
     forwards: int
     backwards: int
     fragile: bool
     violation: str
-    attempt: Attempt
+    attempt: Perturbation
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +178,7 @@ class _Pool(Generic[S]):
         lower = [row for row, is_better in enumerate(better) if is_better]
         if lower:
             rows = _index(lower, call.index.device)
-            self.best_margin[call.index[rows]] = told.distance[rows]
+            self.best_margin[call.index[rows]] = told.margin[rows]
             self.best[call.index[rows]] = told.sites[rows]
         for row, (slot, hit, done, want) in enumerate(zip(call.slots, *flags, strict=True)):
             self.forwards[slot] += 1
@@ -223,13 +210,12 @@ class _Pool(Generic[S]):
 
     def settle(self, claims: _Claims, verdict: Judgement) -> Iterator[Outcome]:
         """What became of them; a hit that does not hold goes back to the search."""
-        clean, candidates = self.threat.view(claims.images), self.threat.view(claims.candidates)
         columns = zip(
             claims.slots, claims.ids, claims.labels.tolist(), verdict.fooled.tolist(),
-            verdict.prediction.tolist(), verdict.margin.tolist(), verdict.sites.tolist(),
+            verdict.prediction.tolist(), verdict.margin.tolist(), verdict.distance.tolist(),
             verdict.fragile.tolist(), verdict.violation, strict=True,
         )  # fmt: skip
-        for row, (slot, image, label, fooled, prediction, gap, sites, fragile, broken) in enumerate(
+        for row, (slot, image, label, fooled, prediction, gap, far, fragile, broken) in enumerate(
             columns
         ):
             claim = self.claimed.pop(slot, None)
@@ -237,8 +223,9 @@ class _Pool(Generic[S]):
                 continue
             self.free.append(slot)
             yield Outcome(
-                image, label, fooled, prediction, gap, sites, self.forwards[slot],
-                self.backwards[slot], fragile, broken, _sparse(clean[row], candidates[row]),
+                image, label, fooled, prediction, gap, far, self.forwards[slot],
+                self.backwards[slot], fragile, broken,
+                self.threat.encode(claims.images[row], claims.candidates[row]),
             )  # fmt: skip
 
     def _goes_on(self, slot: int, claim: Tensor, gap: float) -> bool:
@@ -262,8 +249,3 @@ class _Pool(Generic[S]):
 def _index(rows: list[int], device: torch.device) -> Tensor:
     """Rows as an index, on the device in its own time: nobody waits for the copy."""
     return torch.tensor(rows, dtype=torch.int64).to(device, non_blocking=True)
-
-
-def _sparse(clean: Tensor, candidate: Tensor) -> Attempt:
-    sites = (clean != candidate).any(dim=0).nonzero()[:, 0]
-    return Attempt(sites.cpu(), candidate[:, sites].cpu())

@@ -21,10 +21,12 @@ from robust0.attacks.moves import (
 from robust0.lazy import torch
 from robust0.losses import margin
 from robust0.registry import setting
-from robust0.threat import Threat, free_sites
+from robust0.threats.sparse import free_sites
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from robust0.threats import Threat
 
 _SHORTEST = 256  # shortlisted sites, or four times the budget if that is more
 _MEMORY = 0.7  # of what trials taught about a site, kept at each look
@@ -107,7 +109,7 @@ class GuidedSwap(Attack[GuidedSwapState]):
         """Nothing painted: the first look is at the clean image and chooses the sites."""
         clean = rows.threat.view(rows.images)
         count, groups, all_sites = clean.shape
-        k = rows.threat.budget
+        k = rows.k
         free = all_sites - k
         wide = min(max(int(self.widest * k), 1), free or k)
         short = max(wide, min(free, max(_SHORTEST, 4 * k)))

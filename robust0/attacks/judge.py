@@ -1,4 +1,4 @@
-"""Re-checks every claim of an attack: label, sites, box, finiteness. No attack judges itself."""
+"""Re-checks every claim of an attack: label, distance, box, finiteness. No attack judges itself."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 from robust0.losses import margin
 from robust0.models.fast.oracle import Oracle, checked_finite
-from robust0.threat import Threat
+from robust0.threats import Threat
 
 FRAGILE = 1e-3  # of the spread; closer calls can flip with another batch shape or device
 
@@ -19,7 +19,7 @@ class Judgement:
     fooled: Tensor  # (B,) bool, never true for a violation
     prediction: Tensor  # (B,)
     margin: Tensor  # (B,)
-    sites: Tensor  # (B,) sites that differ from the clean image
+    distance: Tensor  # (B,) from the clean image, in the threat's unit
     fragile: Tensor  # (B,) bool
     violation: tuple[str, ...]  # "" or what was broken
 
@@ -40,29 +40,29 @@ def judge(
     """
     finite = torch.isfinite(candidates).flatten(1).all(dim=1)
     inside = ((candidates >= 0) & (candidates <= 1)).flatten(1).all(dim=1)
-    sites = threat.count(clean, candidates)
-    sparse = sites <= threat.budget
+    distance = threat.distance(clean, candidates)
+    near = distance <= threat.budget
     logits = checked_finite(
         oracle.exact(torch.where(finite[:, None, None, None], candidates, clean))
     )
-    prediction, distance = logits.argmax(dim=1), margin(logits, labels)
+    prediction, gap = logits.argmax(dim=1), margin(logits, labels)
     if scale is None:
         scale = spread(logits if candidates is clean else checked_finite(oracle.exact(clean)))
-    allowed = finite & inside & sparse
-    flags = torch.stack([finite, inside, sparse]).T.tolist()
+    allowed = finite & inside & near
+    flags = torch.stack([finite, inside, near]).T.tolist()
     return Judgement(
         fooled=(prediction != labels) & allowed,
         prediction=prediction,
-        margin=distance,
-        sites=sites,
-        fragile=distance.abs() <= FRAGILE * torch.maximum(scale, spread(logits)),
+        margin=gap,
+        distance=distance,
+        fragile=gap.abs() <= FRAGILE * torch.maximum(scale, spread(logits)),
         violation=tuple(_violation(*row) for row in flags),
     )
 
 
-def _violation(finite: bool, inside: bool, sparse: bool) -> str:  # noqa: FBT001 - zipped flags
+def _violation(finite: bool, inside: bool, near: bool) -> str:  # noqa: FBT001 - zipped flags
     if not finite:
         return "not finite"
     if not inside:
         return "outside [0, 1]"
-    return "" if sparse else "too many sites"
+    return "" if near else "beyond the budget"

@@ -10,10 +10,12 @@ from annotated_types import Gt
 from robust0.attacks.base import Attack, Configured, Efforts, Reply, Rows, State, begin
 from robust0.lazy import torch
 from robust0.registry import setting
-from robust0.threat import Threat, corners, top_mask
+from robust0.threats.sparse import corners, top_mask
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from robust0.threats import Threat
 
 _SITES, _MAGNITUDES = 0, 1  # lanes of the random stream
 
@@ -98,7 +100,7 @@ class SAIF(Attack[SAIFState]):
         if self.origin == "random":
             zero = torch.zeros_like(rows.ids)
             keys = rows.stream.uniform(rows.ids, zero, clean.shape[2], _SITES)
-            weight = top_mask(keys, rows.threat.budget).to(clean.dtype)
+            weight = top_mask(keys, rows.k).to(clean.dtype)
             draw = rows.stream.uniform(rows.ids, zero, clean[0].numel(), _MAGNITUDES)
             magnitude = torch.clamp(2 * draw.view_as(clean) - 1, -clean, 1 - clean)
         kept = slice(None) if self._searches else slice(0)
@@ -120,7 +122,7 @@ class SAIF(Attack[SAIFState]):
 
     def ask(self, state: SAIFState) -> Tensor:
         """The clean image with the k heaviest sites painted."""
-        mask = top_mask(state.weight, state.threat.budget)[:, None]
+        mask = top_mask(state.weight, state.k)[:, None]
         return state.image(torch.addcmul(state.clean, state.magnitude, mask.float()).clamp_(0, 1))
 
     def tell(self, state: SAIFState, reply: Reply) -> Tensor:
@@ -174,11 +176,11 @@ class SAIF(Attack[SAIFState]):
         # The first gain is that of the vertices themselves, later ones that of the magnitudes held.
         held = torch.addcmul(state.magnitude, away, first.float()[:, None, None])
         gain = (slope * held).sum(dim=1)
-        chosen = top_mask(gain, state.threat.budget)
+        chosen = top_mask(gain, state.k)
         if not self._rounds:
             chosen = chosen & (gain > 0)
         state.weight = torch.lerp(state.weight, chosen.float(), length)
         if self._rounds:
-            state.weight = top_mask(state.weight, state.threat.budget).float()
+            state.weight = top_mask(state.weight, state.k).float()
         moved = torch.addcmul(state.magnitude, away, length[:, None])
         state.magnitude = torch.clamp(moved, -state.clean, 1 - state.clean)

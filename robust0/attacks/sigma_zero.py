@@ -16,7 +16,7 @@ from robust0.registry import setting
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from robust0.threat import Threat
+    from robust0.threats import Threat
 
 _BETAS = (0.9, 0.999)
 _EPSILON = 1e-8

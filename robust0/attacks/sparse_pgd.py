@@ -11,10 +11,12 @@ from robust0.attacks.base import Attack, Configured, Efforts, Reply, Rows, State
 from robust0.lazy import torch
 from robust0.losses import adaptive, cross_entropy, margin
 from robust0.registry import setting
-from robust0.threat import Threat, top_mask
+from robust0.threats.sparse import top_mask
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from robust0.threats import Threat
 
 _START, _REDRAW = 0, 1  # lanes of the random stream
 _SMALLEST = 2.0**-126  # the smallest normal float32
@@ -106,7 +108,7 @@ class SparsePGD(Attack[SparsePGDState]):
             **begin(rows),
             magnitude=torch.clamp(2 * draw - 1, -clean, 1 - clean),
             logits=logits,
-            mask=top_mask(logits, rows.threat.budget),
+            mask=top_mask(logits, rows.k),
             stalled=torch.zeros(count, dtype=torch.int64, device=clean.device),
         )
 
@@ -160,9 +162,9 @@ class SparsePGD(Attack[SparsePGDState]):
         state.magnitude = torch.clamp(
             state.magnitude + self.alpha * direction, -state.clean, 1 - state.clean
         )
-        mask = top_mask(state.logits, state.threat.budget)
+        mask = top_mask(state.logits, state.k)
         same = (mask == state.mask).all(dim=1)
-        if state.threat.budget == state.logits.shape[1]:
+        if state.k == state.logits.shape[1]:
             same = torch.zeros_like(same)  # there is no other mask to draw
         # DEVIATES from the releases, where the count of a row also depends on its neighbours.
         kept = state.stalled if self.reinit == "cumulative" else 0
@@ -173,7 +175,5 @@ class SparsePGD(Attack[SparsePGDState]):
         stuck = state.stalled >= self.patience
         fresh = state.stream.normal(state.ids, state.step + 1, state.logits.shape[1], _REDRAW)
         state.logits = torch.where(stuck[:, None], fresh, state.logits)
-        state.mask = torch.where(
-            stuck[:, None], top_mask(state.logits, state.threat.budget), state.mask
-        )
+        state.mask = torch.where(stuck[:, None], top_mask(state.logits, state.k), state.mask)
         state.stalled = torch.where(stuck, 0, state.stalled)

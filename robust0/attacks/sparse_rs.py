@@ -12,10 +12,12 @@ from robust0.attacks.base import Attack, Configured, Efforts, Reply, Rows, State
 from robust0.lazy import torch
 from robust0.losses import cross_entropy, margin
 from robust0.registry import setting
-from robust0.threat import Threat, free_sites
+from robust0.threats.sparse import free_sites
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from robust0.threats import Threat
 
 _START, _COLOUR, _SWAP = 0, 1, 2  # lanes of the random stream
 # [Croce22] The share of sites that move is p_init divided by these, up to these of 10,000 queries.
@@ -23,6 +25,8 @@ _SHRINKING: Final = (
     (0, 1), (50, 2), (200, 4), (500, 5), (1000, 6), (2000, 8), (4000, 10), (6000, 12), (8000, 15),
 )  # fmt: skip
 _LAST: Final = 20
+_WIDEST: Final = 31  # bits of a corner
+_SEED: Final = (1 << _WIDEST) - 1
 
 
 def swap_sizes(queries: int, p_init: float, budget: int, free: int) -> list[int]:
@@ -67,19 +71,33 @@ def distinct(words: Tensor, size: int, of: int) -> Tensor:
     return ordered.gather(1, turn.topk(size, dim=1, largest=False).indices)
 
 
+def corner_bits(groups: int) -> int:
+    """How many bits of a pair name its corner: one per value, or as many as a word can spare."""
+    return min(groups, _WIDEST)
+
+
 def corner_values(pairs: Tensor, groups: int) -> Tensor:
-    """(B, g, n) zeros and ones: bit c of a pair's corner is the value of channel c."""
-    channel = torch.arange(groups, device=pairs.device)[:, None]
-    return ((pairs[:, None] >> channel) & 1).float()
+    """(B, g, n) zeros and ones: bit c of a pair's corner is value c of the site.
+
+    Where a site has more values than a corner has bits, the corner is the seed of a hash that
+    makes them: two corners then differ in about half of all values.
+    """
+    value = torch.arange(groups, device=pairs.device)[:, None]
+    if groups <= _WIDEST:
+        return ((pairs[:, None] >> value) & 1).float()
+    mixed = (pairs[:, None] & _SEED) ^ (value * 0x9E3779B9 & _SEED)
+    for factor in (0x45D9F3B, 0x119DE1F3):
+        mixed = ((mixed ^ (mixed >> 15)) * factor) & _SEED
+    return ((mixed >> 13) & 1).float()
 
 
 def paint(clean: Tensor, pairs: Tensor) -> Tensor:
     """Clean sites (B, g, S) with pairs (B, n) of a site and a corner applied.
 
-    A pair is ``site * 2**g + corner``. Pairs that share a site must be equal.
+    A pair is a site above :func:`corner_bits` of a corner. Pairs that share a site must be equal.
     """
     colours = corner_values(pairs, clean.shape[1])
-    sites = (pairs >> clean.shape[1])[:, None].expand_as(colours)
+    sites = (pairs >> corner_bits(clean.shape[1]))[:, None].expand_as(colours)
     return clean.scatter(2, sites, colours)
 
 
@@ -138,10 +156,11 @@ class SparseRS(Attack[SparseRSState]):
         """Random sites in random corner colours: the first query."""
         clean = rows.threat.view(rows.images)
         _, groups, count = clean.shape
-        k, zero = rows.threat.budget, torch.zeros_like(rows.ids)
+        k, zero = rows.k, torch.zeros_like(rows.ids)
         words = rows.stream.words(rows.ids, zero, words_needed(k, count), _START)
-        corner = rows.stream.words(rows.ids, zero, k, _COLOUR) & ((1 << groups) - 1)
-        pairs = (distinct(words, k, count) << groups) | corner
+        bits = corner_bits(groups)
+        corner = rows.stream.words(rows.ids, zero, k, _COLOUR) & ((1 << bits) - 1)
+        pairs = (distinct(words, k, count) << bits) | corner
         sizes = swap_sizes(self.queries, self.p_init, k, count - k)
         return SparseRSState(
             **begin(rows),
@@ -172,27 +191,27 @@ class SparseRS(Attack[SparseRSState]):
         return state.step >= self.queries
 
     def _propose(self, state: SparseRSState) -> None:
-        (_, groups, count), k = state.clean.shape, state.threat.budget
-        wide, free = state.schedule.widest, count - k
+        (_, groups, count), k = state.clean.shape, state.k
+        wide, free, bits = state.schedule.widest, count - k, corner_bits(groups)
         # One call for all draws of the query: its cost hardly depends on how many words it makes.
         first = words_needed(wide, k)
         second = first + (words_needed(wide, free) if free else 0)
         words = state.stream.words(state.ids, state.step, second + wide + 1, _SWAP)
         columns = distinct(words[:, :first], wide, k)
         old = state.pairs.gather(1, columns)
-        corner = words[:, second:-1] & ((1 << groups) - 1)
+        corner = words[:, second:-1] & ((1 << bits) - 1)
         if free:
             ranks = distinct(words[:, first:second], wide, free)
-            trial = (free_sites(state.pairs >> groups, ranks) << groups) | corner
-            place = (trial[:, None, :1] >> groups).expand(-1, groups, -1)
+            trial = (free_sites(state.pairs >> bits, ranks) << bits) | corner
+            place = (trial[:, None, :1] >> bits).expand(-1, groups, -1)
             present = state.clean.gather(2, place)
             idle = (present == corner_values(trial[:, :1], groups)).all(dim=1)
         else:
-            trial = (old >> groups << groups) | corner
+            trial = (old >> bits << bits) | corner
             idle = trial[:, :1] == old[:, :1]
-        # A single swap must change something: where it would not, one channel is flipped.
+        # A single swap must change something: where it would not, one bit is flipped.
         size = state.schedule.sizes[state.step][:, None]
-        channel = (words[:, -1:] * groups) >> 32
-        trial[:, :1] ^= (idle & (size == 1)).to(torch.int64) << channel
+        bit = (words[:, -1:] * bits) >> 32
+        trial[:, :1] ^= (idle & (size == 1)).to(torch.int64) << bit
         moves = torch.arange(wide, device=trial.device) < size
         state.trial = state.pairs.scatter(1, columns, torch.where(moves, trial, old))

@@ -28,7 +28,7 @@ class Recall:
         self._oracle = oracle
         self._images, self._answers = torch.empty(0), list[Tensor]()
         self._hits: list[tuple[Verdict, Tensor]] = []
-        self._kept: Counter[tuple[int, str]] = Counter()
+        self._kept: Counter[tuple[float, str]] = Counter()
 
     def open(self, images: Tensor) -> None:
         """Hear what every lane of the search says at the start; compiled code remembers nothing."""

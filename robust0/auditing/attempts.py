@@ -1,9 +1,9 @@
-"""Perturbed images on disk, sparsely: which sites changed, and to what; numpy only, no torch.
+"""Perturbed images on disk: what differs from the clean ones; numpy only, no torch.
 
-A file holds M attempts: ``image``, ``attack`` (a position in the metadata's list of names) and
-``budget``, each (M,) int64; ``start`` (M + 1,) int64; ``sites`` (N,) int32 and ``values`` (N, g)
-float32. Attempt i changes ``sites[start[i]:start[i + 1]]``. A site is a pixel, numbered row by row,
-with its g = C values; or, counted in features, a position in the flattened (C, H, W) image, g = 1.
+A file holds M attempts: ``image`` and ``attack`` (a position in the metadata's list of names), each
+(M,) int64; ``budget`` (M,) float64; ``start`` (M + 1,) int64; ``places`` (N,) int32 and ``values``
+(N, g) float32. Attempt i changes ``places[start[i]:start[i + 1]]``; see
+:class:`robust0.threats.perturbation.Perturbation`. Schema 1 called places sites.
 """
 
 import json
@@ -19,19 +19,12 @@ from safetensors.numpy import save
 
 from robust0.errors import RunError
 from robust0.files import atomic
-from robust0.records import Unit
+from robust0.records import Amount, Unit
+from robust0.threats.perturbation import Perturbation
 
-Key = tuple[int, str, int]  # (budget, attack, image)
+Key = tuple[Amount, str, int]  # (budget, attack, image)
 _NOTES = "robust0"
-_SCHEMA = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Sparse:
-    """One attempt."""
-
-    sites: npt.NDArray[np.int32]  # (n,)
-    values: npt.NDArray[np.float32]  # (n, g)
+_SCHEMA = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +33,11 @@ class Attempts:
 
     unit: Unit
     image_shape: tuple[int, int, int]
-    found: Mapping[Key, Sparse]
+    found: Mapping[Key, Perturbation]
 
     def paint(self, key: Key, clean: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         """The perturbed image, from the clean (C, H, W) one in [0, 1]."""
-        attempt = self.found[key]
-        flat = np.array(clean, dtype=np.float32).reshape(attempt.values.shape[1], -1)
-        flat[:, attempt.sites] = attempt.values.T
-        return flat.reshape(clean.shape)
+        return self.found[key].paint(clean)
 
 
 def write_attempts(path: Path, attempts: Attempts) -> None:
@@ -55,14 +45,14 @@ def write_attempts(path: Path, attempts: Attempts) -> None:
     names = list(dict.fromkeys(attack for _, attack, _ in attempts.found))
     number = {name: position for position, name in enumerate(names)}
     keys, items = list(attempts.found), list(attempts.found.values())
-    groups = attempts.image_shape[0] if attempts.unit == "pixel" else 1
-    sizes = [len(item.sites) for item in items]
+    groups = 1 if attempts.unit == "feature" else attempts.image_shape[0]
+    sizes = [len(item.places) for item in items]
     tensors: dict[str, npt.NDArray[Any]] = {
         "image": np.array([image for _, _, image in keys], dtype=np.int64),
         "attack": np.array([number[attack] for _, attack, _ in keys], dtype=np.int64),
-        "budget": np.array([budget for budget, _, _ in keys], dtype=np.int64),
+        "budget": np.array([budget for budget, _, _ in keys], dtype=np.float64),
         "start": np.cumsum([0, *sizes], dtype=np.int64),
-        "sites": np.concatenate([np.empty(0, np.int32), *(item.sites for item in items)]),
+        "places": np.concatenate([np.empty(0, np.int32), *(item.places for item in items)]),
         "values": np.concatenate(
             [np.empty((0, groups), np.float32), *(item.values for item in items)]
         ),
@@ -79,17 +69,18 @@ def read_attempts(path: Path) -> Attempts:
         with safe_open(path, framework="numpy") as file:
             notes = json.loads((file.metadata() or {})[_NOTES])
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        if notes["schema"] != _SCHEMA:
+        if notes["schema"] not in (1, _SCHEMA):
             raise ValueError(f"schema {notes['schema']}")
         channels, height, width = notes["image_shape"]
         start, names = arrays["start"].tolist(), notes["attacks"]
+        places = arrays["sites" if notes["schema"] == 1 else "places"]
         columns = zip(
             arrays["budget"].tolist(), arrays["attack"].tolist(), arrays["image"].tolist(),
             start[:-1], start[1:], strict=True,
         )  # fmt: skip
         found = {
-            (budget, names[attack], image): Sparse(
-                arrays["sites"][begin:end], arrays["values"][begin:end]
+            (_whole(budget), names[attack], image): Perturbation(
+                places[begin:end], arrays["values"][begin:end]
             )
             for budget, attack, image, begin, end in columns
         }
@@ -100,9 +91,13 @@ def read_attempts(path: Path) -> Attempts:
         ) from problem
 
 
-def merged(files: Iterable[Path]) -> dict[Key, Sparse]:
+def merged(files: Iterable[Path]) -> dict[Key, Perturbation]:
     """The attempts of several files; equal keys hold equal attempts."""
-    found: dict[Key, Sparse] = {}
+    found: dict[Key, Perturbation] = {}
     for path in files:
         found |= read_attempts(path).found
     return found
+
+
+def _whole(budget: float) -> Amount:
+    return int(budget) if float(budget).is_integer() else budget

@@ -148,7 +148,7 @@ def _above_curve(facts: Facts, verdicts: Sequence[Verdict], images: int) -> Flag
     missed: list[str] = []
     hits = [v for v in verdicts if v.fooled and v.attack != CLEAN]
     for budget in facts.settings.budgets:
-        fits = {v.image for v in hits if v.pruned <= budget}
+        fits = {v.image for v in hits if v.needed <= budget}
         own = {v.image for v in hits if v.budget == budget}
         if len(fits - own) > POINTS * images:
             missed.append(f"{len(fits - own)} at {budget}")

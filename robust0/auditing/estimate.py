@@ -19,7 +19,7 @@ def plan(job: AuditJob, world: World) -> AuditPlanned:
     """What will run and, measured on this machine, what it costs at most."""
     with searching(job.network, job.threads):
         forward, gradient = measure(job, job.oracle, SECONDS)
-    images_at_once = job.facts.settings.compute_rows * job.oracle.lanes * world.size
+    images_at_once = job.facts.settings.batch_size * job.oracle.lanes * world.size
     black_box = {attack.name: attack.black_box for attack in job.facts.attacks}
     costs = []
     for budget, name in job.plan.stages():

@@ -1,10 +1,12 @@
 """What a run directory knows of itself beside its verdicts: enough to rebuild every report."""
 
+import json
 from pathlib import Path
 
+from robust0 import upgrades
 from robust0.errors import RunError
 from robust0.files import write_text
-from robust0.records import Flag, Frozen, Settings, Subject
+from robust0.records import Amount, Flag, Frozen, Settings, Subject
 
 RUN = "run.json"
 CHECKS = "checks.json"
@@ -20,7 +22,7 @@ class AttackFacts(Frozen):
     params: dict[str, Scalar]
     notes: tuple[str, ...]
     black_box: bool
-    passes: dict[int, int]
+    passes: dict[Amount, int]
 
 
 class Facts(Frozen):
@@ -42,7 +44,7 @@ class RunFile(Frozen):
     line needs to build the same job again.
     """
 
-    schema_version: int = 1
+    schema_version: int = 2
     identity: dict[str, Scalar]
     options: dict[str, Scalar | list[int]]
     image_shape: tuple[int, int, int]
@@ -69,7 +71,7 @@ def read_run(folder: Path) -> RunFile:
     if not path.is_file():
         raise RunError(f"{folder} holds no audit", "give the run directory of robust0 audit")
     try:
-        return RunFile.model_validate_json(path.read_bytes())
+        return RunFile.model_validate(upgrades.run(json.loads(path.read_bytes())))
     except ValueError as problem:
         raise RunError(
             f"{path} is damaged or was written by another version of robust0",

@@ -18,7 +18,7 @@ from robust0.losses import cross_entropy, margin
 from robust0.models.fast.oracle import Oracle
 from robust0.records import Flag
 from robust0.rng import Stream
-from robust0.threat import Threat
+from robust0.threats import Threat
 
 REPEATS = 5
 TOLERANCE = 1e-4  # l2 distance between normalised logits

@@ -14,7 +14,8 @@ from robust0.auditing.plan import AuditPlan
 from robust0.auditing.summary import plan_of
 from robust0.data.imageset import ImageSet
 from robust0.models.fast.oracle import Oracle
-from robust0.threat import Threat
+from robust0.records import Amount
+from robust0.threats import Threat
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,6 @@ class AuditJob:
         """Of the attacks' draws."""
         return self.facts.settings.seed
 
-    def threat(self, budget: int) -> Threat:
+    def threat(self, budget: Amount) -> Threat:
         """This many sites, in the unit of the run."""
         return Threat.of(budget, self.facts.settings.unit)

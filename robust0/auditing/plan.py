@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from robust0.auditing.attempts import Key
-from robust0.records import CLEAN, Verdict
+from robust0.records import CLEAN, Amount, Verdict
 
-Stage = tuple[int, str]  # (budget, attack)
+Stage = tuple[Amount, str]  # (budget, attack)
 T = TypeVar("T")
 
 
@@ -23,7 +23,7 @@ class Book:
 
     verdicts: dict[Key, Verdict] = field(default_factory=dict)
     correct: set[int] = field(default_factory=set)  # images classified correctly when clean
-    fallen: dict[int, set[int]] = field(default_factory=dict)  # by budget, to any attack
+    fallen: dict[Amount, set[int]] = field(default_factory=dict)  # by budget, to any attack
     hits: dict[Stage, set[int]] = field(default_factory=dict)  # images that fell, by attack
 
     def add(self, verdicts: Iterable[Verdict]) -> list[Verdict]:
@@ -56,7 +56,7 @@ class AuditPlan:
     budgets are tried on the images that fell at the next larger one, or on all if ``thorough``.
     """
 
-    budgets: tuple[int, ...]  # largest first
+    budgets: tuple[Amount, ...]  # largest first
     attacks: tuple[str, ...]
     cascade: bool
     thorough: bool

@@ -9,7 +9,7 @@ from robust0.attacks.engine import Outcome
 from robust0.auditing.interval import accuracy
 from robust0.auditing.plan import Stage
 from robust0.events import AuditProgress, Standing
-from robust0.records import CLEAN, Accuracy, Verdict
+from robust0.records import CLEAN, Accuracy, Amount, Verdict
 
 
 @dataclass(slots=True)
@@ -98,17 +98,17 @@ class Tally:
             share=share,
         )
 
-    def survivors(self, budget: int, correct: int) -> Accuracy:
+    def survivors(self, budget: Amount, correct: int) -> Accuracy:
         """Images that nothing has broken at this budget."""
         return accuracy(correct - len(self._times(budget)), self.images)
 
     def progress(
-        self, budget: int, share: float, standings: tuple[Standing, ...], correct: int
+        self, budget: Amount, share: float, standings: tuple[Standing, ...], correct: int
     ) -> AuditProgress:
         """The event that views draw."""
         return AuditProgress(budget, share, self.survivors(budget, correct), standings)
 
-    def _times(self, budget: int) -> Counter[int]:
+    def _times(self, budget: Amount) -> Counter[int]:
         """How many attacks broke each image at this budget."""
         hits = (broken for stage, broken in self.broken.items() if stage[0] == budget)
         return Counter(image for broken in hits for image in broken)

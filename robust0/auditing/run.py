@@ -48,7 +48,7 @@ def run(job: AuditJob, world: World, *, resume: bool) -> Iterator[AuditEvent]:
     """Audit to the end, or to the first signal; the run directory always holds a way to go on."""
     if resume and job.folder is not None:
         check_identity(job.folder, job.identity)
-    rows = job.facts.settings.compute_rows
+    rows = job.facts.settings.batch_size
     with (
         Interrupt() as interrupt,
         searching(job.network, job.threads),

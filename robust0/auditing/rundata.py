@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ValidationError
 
+from robust0 import upgrades
 from robust0.auditing import facts, store
 from robust0.auditing.attempts import Attempts, Key, read_attempts
 from robust0.auditing.finish import CLEAN_IMAGES, REPORT
@@ -103,21 +104,18 @@ def read_report(folder: Path) -> Report:
         )
     document = _json(path)
     schema = document.get("schema")
-    if schema != 1:
+    if schema not in (1, upgrades.SCHEMA):
         raise RunError(
-            f"{path} has schema {schema!r}, expected 1", "use the robust0 version that wrote it"
+            f"{path} has schema {schema!r}, expected {upgrades.SCHEMA}",
+            "use the robust0 version that wrote it",
         )
-    return validated(Report, document, path)
+    return validated(Report, upgrades.report(document), path)
 
 
 def checked_attempts(attempts: Attempts, path: Path) -> Attempts:
-    """Attempts whose sites and values fit their images."""
-    channels, height, width = attempts.image_shape
-    per_site = channels if attempts.unit == "pixel" else 1
-    limit = channels * height * width // per_site
+    """Attempts whose places and values fit their images."""
     for (budget, attack, image), attempt in attempts.found.items():
-        inside = bool(((attempt.sites >= 0) & (attempt.sites < limit)).all())
-        if not inside or attempt.values.shape != (len(attempt.sites), per_site):
+        if not attempt.fits(attempts.image_shape):
             raise damaged(path, f"the attempt of {attack} on image {image} at {budget} is no image")
     return attempts
 

@@ -12,11 +12,13 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from robust0.auditing.attempts import Attempts, Key, Sparse, merged, write_attempts
+from robust0 import upgrades
+from robust0.auditing.attempts import Attempts, Key, merged, write_attempts
 from robust0.errors import RunError
 from robust0.files import remove_stale, sync_folder
 from robust0.records import CLEAN, Unit, Verdict
 from robust0.runs.folder import append_line, read_lines, writing
+from robust0.threats.perturbation import Perturbation
 
 VERDICTS = "verdicts.jsonl"
 ATTEMPTS = "attempts.safetensors"
@@ -54,7 +56,7 @@ class Store:
             self._number = max(taken, default=-1) + 1
         return read_verdicts(self.folder)
 
-    def flush(self, verdicts: list[Verdict], attempts: Mapping[Key, Sparse]) -> None:
+    def flush(self, verdicts: list[Verdict], attempts: Mapping[Key, Perturbation]) -> None:
         """Make outcomes durable: attempts first, then the verdicts that rest on them."""
         if self.folder is None or not verdicts:
             return
@@ -120,7 +122,7 @@ def read_verdicts(folder: Path) -> list[Verdict]:
     for path in (folder / VERDICTS, *sorted((folder / PARTS).glob("verdicts-*.jsonl"))):
         for number, record in enumerate(read_lines(path), start=1):
             try:
-                verdict = Verdict.model_validate(record)
+                verdict = Verdict.model_validate(upgrades.verdict(record))
             except ValueError as problem:
                 raise RunError(
                     f"line {number} of {path} is not a verdict", "start the audit anew"

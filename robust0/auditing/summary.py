@@ -10,6 +10,7 @@ from robust0.auditing.interval import accuracy
 from robust0.auditing.plan import AuditPlan
 from robust0.records import (
     CLEAN,
+    Amount,
     AttackRow,
     BudgetResult,
     ClassRow,
@@ -59,7 +60,7 @@ def summarise(facts: Facts, verdicts: Sequence[Verdict], flags: Sequence[Flag]) 
 
 
 def _budget(
-    facts: Facts, budget: int, verdicts: list[Verdict], correct: set[int], images: int
+    facts: Facts, budget: Amount, verdicts: list[Verdict], correct: set[int], images: int
 ) -> BudgetResult:
     times_broken = Counter(v.image for v in verdicts if v.fooled)
     cascade = facts.settings.mode == "cascade"
@@ -100,7 +101,7 @@ def _row(
         broken=len(hits),
         only=None if cascade else sum(times_broken[verdict.image] == 1 for verdict in hits),
         robust=None if cascade else accuracy(correct - len(hits), images),
-        median_sites=_median(verdict.pruned for verdict in hits),
+        median_distance=_median(verdict.needed for verdict in hits),
         median_passes=_median(verdict.forwards + verdict.backwards for verdict in verdicts),
         fragile=sum(verdict.fragile for verdict in hits),
         violations=sum(verdict.violation != "" for verdict in verdicts),
@@ -118,12 +119,12 @@ def _curve(
     facts: Facts, verdicts: Sequence[Verdict], correct: int, images: int
 ) -> tuple[CurvePoint, ...]:
     """Points at 0, at every budget of the run and wherever an image falls."""
-    fewest: dict[int, int] = {}
+    least: dict[int, Amount] = {}
     for verdict in verdicts:
         if verdict.attack != CLEAN and verdict.fooled:
-            known = fewest.get(verdict.image, verdict.pruned)
-            fewest[verdict.image] = min(known, verdict.pruned)
-    falls = Counter(fewest.values())
+            known = least.get(verdict.image, verdict.needed)
+            least[verdict.image] = min(known, verdict.needed)
+    falls = Counter(least.values())
     standing, points = correct, []
     for budget in sorted({0, *falls, *facts.settings.budgets}):
         standing -= falls[budget]
@@ -148,6 +149,6 @@ def _classes(
     )  # fmt: skip
 
 
-def _median(values: Iterable[int]) -> float | None:
+def _median(values: Iterable[Amount]) -> float | None:
     known = list(values)
     return float(statistics.median(known)) if known else None

@@ -4,14 +4,15 @@ from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
-from robust0.attacks.engine import Attempt, Outcome
+from robust0.attacks.engine import Outcome
 from robust0.attacks.judge import Judgement
-from robust0.auditing.attempts import Key, Sparse
+from robust0.auditing.attempts import Key
 from robust0.auditing.plan import Stage
-from robust0.auditing.prune import Pruned, prune
+from robust0.auditing.prune import SmallerHit, prune
 from robust0.models.fast.oracle import Oracle
 from robust0.records import CLEAN, Unit, Verdict
-from robust0.threat import Threat
+from robust0.threats import Threat
+from robust0.threats.perturbation import Perturbation
 
 CLEAN_REVISION = 1
 
@@ -27,7 +28,7 @@ def clean_verdicts(
     return [
         Verdict(
             image=image, label=label, attack=CLEAN, revision=CLEAN_REVISION, unit=unit, budget=0,
-            fooled=prediction != label, prediction=prediction, margin=margin, sites=0, pruned=0,
+            fooled=prediction != label, prediction=prediction, margin=margin, distance=0, needed=0,
             forwards=1, backwards=0, fragile=fragile, violation="",
         )
         for image, label, prediction, margin, fragile in columns
@@ -41,29 +42,28 @@ def decide(
     revision: int,
     outcomes: Sequence[Outcome],
     images_of: Callable[[Sequence[int]], tuple[Tensor, Tensor]],
-) -> tuple[list[Verdict], dict[Key, Sparse]]:
-    """Prune the hits among outcomes and write down all of them.
+) -> tuple[list[Verdict], dict[Key, Perturbation]]:
+    """Shrink the hits among outcomes and write down all of them.
 
-    Prediction, margin and fragility of a hit are those of the pruned attempt, which is what is
-    kept; ``sites`` is the count as found.
+    Prediction, margin and fragility of a hit are those of the smaller one, which is what is kept;
+    ``distance`` is that of the hit as found.
     """
     hits = [outcome for outcome in outcomes if outcome.fooled]
-    pruned: dict[int, Pruned] = {}
+    smaller: dict[int, SmallerHit] = {}
     for start in range(0, len(hits), oracle.rows):
         part = hits[start : start + oracle.rows]
         clean, labels = images_of([hit.image for hit in part])
         found = prune(oracle, threat, clean, [hit.attempt for hit in part], labels)
-        pruned |= {hit.image: less for hit, less in zip(part, found, strict=True) if less.fooled}
-    verdicts = [_verdict(stage, threat, revision, o, pruned.get(o.image)) for o in outcomes]
-    attempts = {
-        (*stage, o.image): _sparse(pruned[o.image].attempt if o.image in pruned else o.attempt)
-        for o in outcomes
+        smaller |= {hit.image: less for hit, less in zip(part, found, strict=True) if less.fooled}
+    verdicts = [_verdict(stage, threat, revision, o, smaller.get(o.image)) for o in outcomes]
+    attempts: dict[Key, Perturbation] = {
+        (*stage, o.image): smaller.get(o.image, o).attempt for o in outcomes
     }
     return verdicts, attempts
 
 
 def _verdict(
-    stage: Stage, threat: Threat, revision: int, outcome: Outcome, less: Pruned | None
+    stage: Stage, threat: Threat, revision: int, outcome: Outcome, less: SmallerHit | None
 ) -> Verdict:
     final = outcome if less is None else less
     return Verdict(
@@ -76,15 +76,10 @@ def _verdict(
         fooled=outcome.fooled,
         prediction=final.prediction,
         margin=final.margin,
-        sites=outcome.sites,
-        pruned=final.sites,
+        distance=outcome.distance,
+        needed=final.distance,
         forwards=outcome.forwards,
         backwards=outcome.backwards,
         fragile=final.fragile,
         violation=outcome.violation or final.violation,
     )
-
-
-def _sparse(attempt: Attempt) -> Sparse:
-    sites = attempt.sites.cpu().int().numpy()
-    return Sparse(sites, attempt.values.T.contiguous().cpu().numpy())

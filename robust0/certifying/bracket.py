@@ -9,6 +9,7 @@ from robust0.certifying.facts import CertifyFacts
 from robust0.errors import RunError
 from robust0.proofs import Bracket, BracketRow, Proof
 from robust0.records import CLEAN, Accuracy, Results, Subject
+from robust0.units import plural
 
 
 def check_matching(facts: CertifyFacts, model: str, audit: RunFile, where: str) -> None:
@@ -35,7 +36,7 @@ def check_matching(facts: CertifyFacts, model: str, audit: RunFile, where: str) 
         )
     if audit.facts.settings.unit != "pixel":
         raise RunError(
-            f"the audit in {where} counts {audit.facts.settings.unit}s, a certificate pixels",
+            f"the audit in {where} counts {plural(audit.facts.settings.unit)}, a certificate pixels",
             "audit it with --unit pixel",
         )
     if (mine.data_fingerprint, mine.image_ids) != (other.data_fingerprint, other.image_ids):
@@ -60,7 +61,7 @@ def bracket_of(facts: CertifyFacts, proofs: Sequence[Proof], run: RunData) -> Br
             ),
             attacked=_under_attack(results, pixels),
         )
-        for pixels in range(last + 1)
+        for pixels in range(int(last) + 1)
     )
     said = {image: v.prediction for (_, a, image), v in run.verdicts.items() if a == CLEAN}
     return Bracket(
@@ -81,7 +82,7 @@ def broken(name: str, proofs: Sequence[Proof], run: RunData) -> tuple[int, ...]:
     found = set()
     for (_, attack, image), verdict in run.verdicts.items():
         label, answer = answers[image]
-        if attack != CLEAN and verdict.fooled and answer.certified(label, verdict.pruned):
+        if attack != CLEAN and verdict.fooled and answer.certified(label, int(verdict.needed)):
             found.add(image)
     return tuple(sorted(found))
 

@@ -15,7 +15,7 @@ from robust0.attacks.engine import Outcome, Waiting, search
 from robust0.data.imageset import ImageSet
 from robust0.models.fast.oracle import Oracle
 from robust0.proofs import Proof, Trial
-from robust0.threat import Threat
+from robust0.threats import Threat
 
 ATTACKS = ("guided-swap", "sparse-rs")
 

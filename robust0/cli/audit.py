@@ -33,13 +33,6 @@ if TYPE_CHECKING:
     from robust0.records import Report
 
 
-class UnitName(StrEnum):
-    """What one unit of budget buys."""
-
-    PIXEL = "pixel"
-    FEATURE = "feature"
-
-
 class ModeName(StrEnum):
     """Who meets whom."""
 
@@ -74,7 +67,11 @@ def audit(
         typer.Option(help="Budgets, e.g. 20 or 5,10,20; default: the checkpoint's own."),
     ] = None,
     unit: Annotated[
-        UnitName | None, typer.Option(help="What --eps counts; default: pixels.")
+        str | None,
+        typer.Option(
+            metavar="UNIT",
+            help="What --eps counts: pixel (default), feature, row, column or patch:SIZE.",
+        ),
     ] = None,
     images: Annotated[
         int | None, typer.Option(min=1, help="How many test images; default: 1,000.")
@@ -140,7 +137,7 @@ def audit(
     floors = [parse_floor(text) for text in fail_under or ()]
     options = AuditOptions(
         model=model, factory=factory, data=data, data_dir=data_dir, recipe=recipe, eps=eps,
-        unit=None if unit is None else unit.value, thorough=thorough, images=images,
+        unit=unit, thorough=thorough, images=images,
         effort=None if effort is None else effort.value, attacks=attacks,
         mode=None if mode is None else mode.value, seed=seed, batch_size=batch_size,
         precision=precision.value, compile=compile_, overrides=tuple(overrides or ()), out=out,

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from robust0.cli.options import Form, Overrides
+from robust0.units import counted
 from robust0.views import output
 from robust0.views.output import OutputFormat
 
@@ -32,7 +33,7 @@ def list_command(form: Form = OutputFormat.AUTO) -> None:
             "name": recipe.name,
             "data": recipe.dataset.name,
             "model": recipe.model.name,
-            "budget": f"{recipe.threat.budget} {recipe.threat.unit}s",
+            "budget": counted(recipe.threat.budget, recipe.threat.unit),
             "method": recipe.training.method,
             "epochs": recipe.training.epochs,
             "effort": recipe.audit.effort + (" (modified)" if recipe.audit.changed else ""),

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from robust0.cli.audit import EffortName, UnitName
+from robust0.cli.audit import EffortName
 from robust0.cli.data import SplitName
 
 _ATTACK = (
@@ -28,7 +28,13 @@ Second = Annotated[str, typer.Option("--against", help="The second attack; as --
 Eps = Annotated[
     int | None, typer.Option(min=1, help="Budget of all attacks; default: the model's own.")
 ]
-Unit = Annotated[UnitName | None, typer.Option(help="What --eps counts; default: pixels.")]
+Unit = Annotated[
+    str | None,
+    typer.Option(
+        metavar="UNIT",
+        help="What --eps counts: pixel (default), feature, row, column or patch:SIZE.",
+    ),
+]
 Effort = Annotated[EffortName, typer.Option(help="How long attacks of a battery search.")]
 Images = Annotated[int, typer.Option(min=1, help="How many images.")]
 Split = Annotated[SplitName, typer.Option(help="Training or test images.")]

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from robust0.cli.audit import EffortName, UnitName
+from robust0.cli.audit import EffortName
 from robust0.cli.data import SplitName
 from robust0.views.output import OutputFormat
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def asked_for(
     models: list[str] | None, attacks: tuple[str, ...], images: int, split: SplitName,
-    eps: int | None, unit: UnitName | None, effort: EffortName, data: str | None,
+    eps: int | None, unit: str | None, effort: EffortName, data: str | None,
     data_dir: Path | None, factory: str | None, seed: int, **more: Any,  # noqa: ANN401
 ) -> Callable[[], "StudyOptions"]:  # fmt: skip
     """The options, made when torch may be imported."""
@@ -28,7 +28,7 @@ def asked_for(
         return StudyOptions(
             models=tuple(models or ()), attacks=attacks, images=images, split=split.value,
             factory=factory, data=data, data_dir=data_dir, eps=eps,
-            unit=None if unit is None else unit.value, effort=effort.value, seed=seed, **more,
+            unit=unit, effort=effort.value, seed=seed, **more,
         )  # fmt: skip
 
     return options

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from robust0 import upgrades
 from robust0.cli.options import DataDir, Device, Form
 from robust0.cli.zoo_convert import convert
+from robust0.units import counted
 from robust0.views import output
 from robust0.views.output import OutputFormat
 
@@ -62,7 +64,7 @@ def list_command(zoo: Zoo = None, form: Form = OutputFormat.AUTO) -> None:
             "architecture": card.architecture,
             "data": card.dataset,
             "method": card.method,
-            "budget": f"{card.eval_budget.sites} {card.eval_budget.unit}s",
+            "budget": counted(card.eval_budget.amount, card.eval_budget.unit),
             "clean": card.audit.clean.percent,
             "sAA": _percent(card.score("saa")),
             "effort": card.audit.effort,
@@ -86,7 +88,7 @@ def show_command(name: Id, zoo: Zoo = None, form: Form = OutputFormat.AUTO) -> N
     found = find(name, zoo)
     _say_stale(found)
     path = drive(attachment(found, "report"))
-    report = read_json(path, Report)
+    report = read_json(path, Report, upgrades.report)
     for problem in found.card.problems(report):
         output.warn(f"card and report disagree: {problem}")
     results = report.results
@@ -138,8 +140,8 @@ def verify_command(
     with output.transfer_bars() as show:
         found = find(name, zoo)
         path = drive(weights(found), show)
-        report = read_json(drive(attachment(found, "report"), show), Report)
-        stored = read_json(drive(attachment(found, "verdicts"), show), Baseline)
+        report = read_json(drive(attachment(found, "report"), show), Report, upgrades.report)
+        stored = read_json(drive(attachment(found, "verdicts"), show), Baseline, upgrades.baseline)
     _say_stale(found)
     problems = papers(found.card, report, stored)
     for problem in problems:
@@ -242,14 +244,15 @@ def _facts(card: "Card", report: "Report") -> dict[str, object]:
     """A card as people read it."""
     from robust0.wording import identity
 
-    training = "-" if card.train_budget is None else card.train_budget.sites
+    allowed = card.eval_budget
+    training = "-" if card.train_budget is None else card.train_budget.amount
     arguments = ", ".join(f"{key}={value}" for key, value in card.arch_args.items())
     facts: dict[str, object] = {
         "id": card.id,
         "network": f"{card.architecture} ({arguments})",
         "data": f"{card.dataset} ({card.variant or 'official'})",
         "method": card.method,
-        "budget": f"{card.eval_budget.sites} {card.eval_budget.unit}s, trained with {training}",
+        "budget": f"{counted(allowed.amount, allowed.unit)}, trained with {training}",
         "trained": f"{card.epochs} epochs, seed {card.seed}, {card.date}",
         "command": card.training_command,
         "licence": card.licence,

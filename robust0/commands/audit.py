@@ -31,6 +31,7 @@ from robust0.distributed import World
 from robust0.events import Transfer
 from robust0.files import write_text
 from robust0.recipes.load import Resolved, dump_recipe, load_recipe, section_hash
+from robust0.records import Amount
 from robust0.registry import only_named
 from robust0.runs.folder import owned, writing
 from robust0.runs.images import open_images
@@ -127,7 +128,7 @@ def _build(
     options: AuditOptions,
     resolved: Resolved,
     reference: ModelReference,
-    budgets: tuple[int, ...],
+    budgets: tuple[Amount, ...],
     device: torch.device,
     progress: Callable[[Transfer], None],
     warnings: tuple[str, ...],

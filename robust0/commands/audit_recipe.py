@@ -14,7 +14,10 @@ from robust0.data.datasets import in_cache
 from robust0.errors import DataError, RecipeError
 from robust0.gate.metrics import Floor
 from robust0.recipes.load import Resolved, load_recipe, recipe_of
+from robust0.recipes.schema import threat_changes
 from robust0.records import CLEAN, Unit
+from robust0.threats import Threat
+from robust0.units import plural
 
 if TYPE_CHECKING:
     from robust0.models.metadata import Budget
@@ -83,12 +86,14 @@ def budgets_of(
     eps: str | None, unit: Unit | None, known: "Budget | None"
 ) -> tuple[tuple[int, ...], Unit] | None:
     """Budgets and their unit: as asked, or as the checkpoint says; None: as the recipe says."""
+    if unit is not None:
+        unit = Threat.of(1, unit).unit  # refuses what is no unit; patch means patch:4
     if eps is None:
-        if unit not in (None, "pixel" if known is None else known.unit):
+        if unit is not None and unit != ("pixel" if known is None else known.unit):
             raise RecipeError(
-                f"--unit {unit} needs a budget in {unit}s", "add --eps, for example --eps 20"
+                f"--unit {unit} needs a budget in {plural(unit)}", "add --eps, for example --eps 20"
             )
-        return None if known is None else ((known.sites,), known.unit)
+        return None if known is None else ((known.amount,), known.unit)
     parts = [part.strip() for part in eps.split(",")]
     if not all(re.fullmatch(r"\d{1,9}", part) and int(part) > 0 for part in parts):
         raise RecipeError(
@@ -139,7 +144,7 @@ def resolve(
             square = known is not None and data.startswith("folder:")
             changes["dataset.image_size"] = known.input_size[1] if known and square else None
     if asked is not None:
-        changes[f"threat.{asked[1]}s"] = asked[0][0]
+        changes |= threat_changes(asked[0][0], asked[1])
     changes |= options.settings()
     return load_recipe(name, model=named.arch, changes=changes, overrides=options.overrides)
 

@@ -13,7 +13,8 @@ from robust0.auditing.facts import AttackFacts
 from robust0.errors import RecipeError
 from robust0.recipes.schema import AttackSpec
 from robust0.records import Settings
-from robust0.threat import Threat
+from robust0.threats import Threat
+from robust0.units import plural
 
 Entries = tuple[tuple[str, Attack[Any]], ...]
 
@@ -21,6 +22,18 @@ Entries = tuple[tuple[str, Attack[Any]], ...]
 def attack_entries(specs: Sequence[AttackSpec]) -> Entries:
     """The attacks of a recipe, their settings checked against the attacks themselves."""
     return tuple((spec.name, _attack(spec)) for spec in specs)
+
+
+def serving(entries: Entries, unit: str) -> tuple[Entries, tuple[str, ...]]:
+    """The attacks that can search in a unit, and the names of those that cannot."""
+    kind = unit.partition(":")[0]
+    able = tuple((n, a) for n, a in entries if a.units is None or kind in a.units)
+    if not able:
+        raise RecipeError(
+            f"no attack of this audit can search {plural(unit)}",
+            f"use one of {', '.join(n for n, (a, _) in battery().items() if a.units is None)}",
+        )
+    return able, tuple(name for name, attack in entries if (name, attack) not in able)
 
 
 def _attack(spec: AttackSpec) -> Attack[Any]:

@@ -12,15 +12,16 @@ from robust0.auditing.facts import Facts, Scalar
 from robust0.auditing.job import AuditJob
 from robust0.auditing.plan import AuditPlan
 from robust0.auditing.preflight import check_model
-from robust0.commands.build_attacks import attack_entries, attack_facts
+from robust0.commands.build_attacks import attack_entries, attack_facts, serving
 from robust0.data.imageset import ImageSet
 from robust0.device import search_precision, share_cores
 from robust0.errors import ModelError, RecipeError
 from robust0.models.fast.oracle import MIN_ROWS, Oracle
 from robust0.recipes.schema import AuditSpec
-from robust0.records import Settings, Subject, Unit
+from robust0.records import Amount, Settings, Subject, Unit
 from robust0.runs.subject import RunSubject
-from robust0.threat import Threat
+from robust0.threats import UNITS, Threat
+from robust0.units import plural
 from robust0.wording import images_of
 from robust0.writers.artefacts import write_all
 
@@ -32,7 +33,7 @@ class AuditRequest:
     subject: RunSubject  # its images are those of the audit
     audit: AuditSpec
     unit: Unit
-    budgets: tuple[int, ...]
+    budgets: tuple[Amount, ...]
     recipe: str  # hash of the settings that the audit depends on
     choice: str = "as given"  # how the images were chosen
     thorough: bool = False
@@ -56,7 +57,7 @@ def build_audit(request: AuditRequest) -> AuditJob:
     precision = search_precision(request.precision, device)
     classes = check_model(network, data, rows, device)
     names = _class_names(request.subject, classes)
-    entries = attack_entries(audit.attacks)
+    entries, unable = serving(attack_entries(audit.attacks), unit)
     settings = Settings(
         recipe=request.recipe,
         mode=audit.mode,
@@ -65,7 +66,7 @@ def build_audit(request: AuditRequest) -> AuditJob:
         seed=audit.seed,
         budgets=budgets,
         unit=unit,
-        compute_rows=rows,
+        batch_size=rows,
         search_dtype="bfloat16" if precision == "bf16" else "float32",
         compiled=request.compile,
         device=device.type,
@@ -103,7 +104,7 @@ def build_audit(request: AuditRequest) -> AuditJob:
         identity=_identity(facts, request, threads),
         write_reports=write_all,
         about=_about(facts),
-        notes=(*request.subject.notes, *request.notes),
+        notes=(*request.subject.notes, *request.notes, *_left_out(unable, unit)),
         warnings=request.warnings,
     )
 
@@ -172,13 +173,13 @@ def _identity(facts: Facts, request: AuditRequest, threads: int) -> dict[str, Sc
     return {
         "model": request.subject.identity,
         "recipe": settings.recipe,
-        "budgets": f"{', '.join(str(budget) for budget in settings.budgets)} {settings.unit}s",
+        "budgets": f"{', '.join(str(b) for b in settings.budgets)} {plural(settings.unit)}",
         "thorough": facts.thorough,
         "data fingerprint": subject.data_fingerprint,
         "image ids": subject.image_ids,
         "seed": settings.seed,
         "attack revisions": revisions,
-        "rows per call (--batch-size)": settings.compute_rows,
+        "images per call (--batch-size)": settings.batch_size,
         "search precision": settings.search_dtype,
         "compile": settings.compiled,
         "torch version": settings.torch,
@@ -189,7 +190,7 @@ def _identity(facts: Facts, request: AuditRequest, threads: int) -> dict[str, Sc
 
 def _title(subject: Subject, settings: Settings) -> str:
     budgets = ", ".join(str(budget) for budget in settings.budgets)
-    unit = settings.unit if settings.budgets == (1,) else f"{settings.unit}s"
+    unit = plural(settings.unit, 1 if settings.budgets == (1,) else 2)
     model = f"{subject.arch} {subject.method}" if subject.method else subject.arch
     return (
         f"{model} · {subject.dataset} {subject.split}, {images_of(subject)} · "
@@ -211,13 +212,13 @@ def _about(facts: Facts) -> tuple[tuple[str, str], ...]:
         normalisation = f"mean {mean}; std {std}"
     digest = f" (sha256 {subject.sha256[:12]})" if subject.sha256 else ""
     smaller = " · smaller budgets on " + ("all images" if facts.thorough else "images that fell")
-    speed = f"{settings.compute_rows} images per call, {settings.search_dtype} search"
+    speed = f"{settings.batch_size} images per call, {settings.search_dtype} search"
     return (
         ("model", f"{subject.model}{digest}"),
         ("network", f"{subject.arch}, {subject.classes} classes"),
         ("normalisation", normalisation),
         ("data", f"{subject.dataset} {subject.split}, {images_of(subject)}: {subject.choice}"),
-        ("budget", f"{', '.join(str(b) for b in settings.budgets)} {settings.unit}s"
+        ("budget", f"{', '.join(str(b) for b in settings.budgets)} {plural(settings.unit)}"
          + (smaller if len(settings.budgets) > 1 else "")),
         ("mode", f"{settings.mode}, effort {settings.effort_name}, seed {settings.seed}"),
         *((("changed", ", ".join(settings.changed)),) if settings.changed else ()),
@@ -225,12 +226,18 @@ def _about(facts: Facts) -> tuple[tuple[str, str], ...]:
     )  # fmt: skip
 
 
+def _left_out(unable: Sequence[str], unit: Unit) -> tuple[str, ...]:
+    named = ", ".join(unable)
+    return (f"{named} cannot search {plural(unit)} and is left out",) if unable else ()
+
+
 def _untested(subject: Subject, settings: Settings, idle: Sequence[str]) -> tuple[str, ...]:
     budgets = ", ".join(str(budget) for budget in settings.budgets)
-    unit = "single features" if settings.unit == "pixel" else "whole pixels"
+    unit = plural(settings.unit)
+    others = ", ".join(plural(kind) for kind in UNITS if kind != settings.unit.partition(":")[0])
     lines = [
-        f"more than {budgets.split(',')[0]} changed {settings.unit}s, and budgets in {unit}",
-        "other threats: l1, l2 and l-infinity noise, patches, shifts, corruptions, natural change",
+        f"more than {budgets.split(',')[0]} changed {unit}, and budgets in {others}",
+        "other threats: l1, l2 and l-infinity noise, shifts, corruptions, natural change",
         "targeted attacks, and attacks adapted to a particular defence",
         f"images other than these {subject.images:,} of {subject.dataset}",
     ]

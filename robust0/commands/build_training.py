@@ -18,7 +18,7 @@ from robust0.recipes.load import Resolved
 from robust0.recipes.schema import ThreatSpec, TrainingSpec
 from robust0.rng import Stream
 from robust0.runs.network import TrainableNetwork, network_for
-from robust0.threat import Threat
+from robust0.threats import Threat
 from robust0.training.job import TrainJob, Watch
 from robust0.training.methods.base import Method
 
@@ -101,7 +101,7 @@ def build_training(resolved: Resolved, request: TrainRequest) -> TrainJob:
 
 def threat_of(spec: ThreatSpec) -> Threat:
     """The threat of a recipe's budget."""
-    return Threat(pixels=spec.pixels, features=spec.features)
+    return Threat.of(spec.budget, spec.unit)
 
 
 def split_rows(data: ImageSet, reserved: int, images: int | None) -> tuple[Tensor, Tensor]:
@@ -171,4 +171,4 @@ class _Exporter:
 
 
 def _budget(spec: ThreatSpec) -> Budget:
-    return Budget(unit=spec.unit, sites=spec.budget)
+    return Budget(unit=spec.unit, amount=spec.budget)

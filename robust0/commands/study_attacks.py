@@ -17,9 +17,10 @@ from robust0.recipes.schema import TrainingSpec
 from robust0.records import Unit
 from robust0.runs.subject import ModelReference
 from robust0.study.perturb import AuditAttack, Perturber, TrainingAttack, Unperturbed
-from robust0.threat import Threat
+from robust0.threats import Threat
 from robust0.training.methods.inner import INNER_ATTACKS, NoAttack
 from robust0.training.methods.named import expand
+from robust0.units import plural
 
 TRAINING, ONE_STEP, MULTI_STEP, CLEAN = "training", "one-step", "multi-step", "clean"
 _UNBRIDLED = {"select": "best", "skip_misclassified": False, "stop_early": False}
@@ -139,8 +140,8 @@ def _threat(
         return Threat.of(eps, choice.unit or (known.unit if known is not None else "pixel"))
     if known is None or choice.unit not in (None, known.unit):
         unit = choice.unit or "pixel"
-        raise RecipeError(f"{model.shown} does not say its budget in {unit}s", "add --eps")
-    return Threat.of(known.sites, known.unit)
+        raise RecipeError(f"{model.shown} does not say its budget in {plural(unit)}", "add --eps")
+    return Threat.of(known.amount, known.unit)
 
 
 def _budget(known: Metadata | None, *, training: bool) -> Budget | None:

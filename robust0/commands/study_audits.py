@@ -11,7 +11,7 @@ from robust0.errors import RunError, ZooError
 from robust0.records import BudgetResult, Report
 from robust0.runs.subject import ModelReference
 from robust0.study.perturb import Perturber, StudyImages
-from robust0.threat import Threat
+from robust0.threats import Threat
 from robust0.zoo import fetch
 
 

@@ -86,7 +86,7 @@ def _job(
         choice=f"of those of the card {card.id}",
         recipe=settings_hash({"audit": audit.model_dump(mode="json")}),
         thorough=stored.thorough,
-        rows=settings.compute_rows,
+        rows=settings.batch_size,
         precision="bf16" if settings.search_dtype == "bfloat16" else "fp32",
         compile=settings.compiled,
         threads=card.audit.threads,

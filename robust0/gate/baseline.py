@@ -8,17 +8,28 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
+import numpy as np
 from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
-from robust0 import __version__
+from robust0 import __version__, upgrades
 from robust0.auditing.attempts import Key
 from robust0.auditing.finish import REPORT
 from robust0.auditing.rundata import RunData, damaged, validated
 from robust0.errors import RunError
 from robust0.files import write_text
-from robust0.records import CLEAN, Accuracy, BudgetResult, Frozen, Settings, Subject, Verdict
+from robust0.records import (
+    CLEAN,
+    Accuracy,
+    Amount,
+    BudgetResult,
+    Frozen,
+    Settings,
+    Subject,
+    Verdict,
+)
+from robust0.threats.perturbation import Perturbation
 
-SCHEMA: Final = 1
+SCHEMA: Final = 2
 KEPT = 500  # attempts; at 20 pixels a few hundred kilobytes
 
 # One digit per image, in the order of ids: 1 is classified correctly.
@@ -37,7 +48,7 @@ class AttackIdentity(Frozen):
 class BudgetBits(Frozen):
     """Which images withstood each attack at one budget, and the attacks of each ensemble."""
 
-    budget: int
+    budget: Amount
     robust: dict[str, Bits]
     ensembles: dict[str, tuple[str, ...]]
 
@@ -48,27 +59,32 @@ class BudgetBits(Frozen):
 
 
 class StoredAttempt(Frozen):
-    """The best that any attack found on one image, as sites and their new values."""
+    """The best that any attack found on one image: a perturbation in JSON."""
 
     image: int
     attack: str
-    budget: int
+    budget: Amount
     margin: float
     fooled: bool
-    sites: tuple[Annotated[int, Field(ge=0)], ...]
-    values: tuple[tuple[Annotated[float, Field(ge=0, le=1)], ...], ...]  # one row per site
+    places: tuple[Annotated[int, Field(ge=0, lt=2**31)], ...]
+    values: tuple[tuple[Annotated[float, Field(ge=0, le=1)], ...], ...]  # one row per place
 
     @model_validator(mode="after")
     def _rectangular(self) -> Self:
-        if len(self.values) != len(self.sites) or len({len(row) for row in self.values}) != 1:
-            raise ValueError("values must have one row per site, all of one length")
+        if len(self.values) != len(self.places) or len({len(row) for row in self.values}) != 1:
+            raise ValueError("values must have one row per place, all of one length")
         return self
+
+    def perturbation(self) -> Perturbation:
+        """What differs from the clean image."""
+        values = np.array(self.values, dtype=np.float32)
+        return Perturbation(np.array(self.places, dtype=np.int32), values)
 
 
 class Baseline(Frozen):
     """baseline.json."""
 
-    schema_version: Literal[1] = Field(SCHEMA, alias="schema")
+    schema_version: Literal[2] = Field(SCHEMA, alias="schema")
     kind: Literal["robust0-baseline"] = "robust0-baseline"
     robust0: str
     subject: Subject
@@ -102,7 +118,7 @@ class Baseline(Frozen):
                 raise ValueError(f"the attacks at budget {budget.budget} are not those listed")
         return self
 
-    def at(self, budget: int) -> BudgetBits | None:
+    def at(self, budget: Amount) -> BudgetBits | None:
         """What is known at a budget."""
         return next((entry for entry in self.budgets if entry.budget == budget), None)
 
@@ -175,12 +191,12 @@ def read(path: Path) -> Baseline:
         raise RunError(
             f"{path} is not a baseline", "give a file that robust0 gate RUN --write-baseline wrote"
         )
-    if document.get("schema") != SCHEMA:
+    if document.get("schema") not in (1, SCHEMA):
         raise RunError(
             f"{path} has schema {document.get('schema')!r}, expected {SCHEMA}",
             "write it anew with this version: robust0 gate RUN --write-baseline",
         )
-    return validated(Baseline, document, path)
+    return validated(Baseline, upgrades.baseline(document), path)
 
 
 def chosen(run: RunData, most: int) -> list[tuple[Key, Verdict]]:
@@ -194,7 +210,7 @@ def chosen(run: RunData, most: int) -> list[tuple[Key, Verdict]]:
     for key, attempt in run.attempts.found.items():
         verdict = run.verdicts.get(key)
         budget, _, image = key
-        if verdict is None or budget != largest or verdict.violation or not len(attempt.sites):
+        if verdict is None or budget != largest or verdict.violation or not len(attempt.places):
             continue
         held = best.get(image)
         if held is None or verdict.margin < held[1].margin:
@@ -214,7 +230,7 @@ def _stored(run: RunData, most: int) -> tuple[StoredAttempt, ...]:
             budget=verdict.budget,
             margin=verdict.margin,
             fooled=verdict.fooled,
-            sites=tuple(run.attempts.found[key].sites.tolist()),
+            places=tuple(run.attempts.found[key].places.tolist()),
             # The shortest decimals that give back the same float32.
             values=tuple(
                 tuple(float(str(value)) for value in row) for row in run.attempts.found[key].values

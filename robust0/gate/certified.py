@@ -218,7 +218,7 @@ def metric_pixels(metric: Metric, settings: CertifySettings) -> int:
     """How many pixels a metric is about: the most that were asked about, unless it says."""
     if metric.name == CLEAN:
         return 0
-    pixels = settings.pixels[-1] if metric.budget is None else metric.budget
+    pixels = settings.pixels[-1] if metric.budget is None else int(metric.budget)
     if pixels not in settings.pixels:
         raise RecipeError(
             f"{metric}: this certificate was not asked about {pixels} pixels",

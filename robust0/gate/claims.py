@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from robust0.gate.baseline import Baseline
 from robust0.gate.paired import ALPHA, mcnemar
-from robust0.records import CLEAN, Report
+from robust0.records import CLEAN, Amount, Report
 from robust0.zoo.cards import Card
 
 SAMPLE = 100  # images attacked again unless all are asked for
@@ -21,7 +21,7 @@ class Line:
     """One number on the images attacked again: what the card's verdicts say, what was found."""
 
     name: str  # clean, an attack or an ensemble
-    budget: int
+    budget: Amount
     images: int
     claimed: int  # images that withstood
     found: int
@@ -55,7 +55,7 @@ def papers(card: Card, report: Report, stored: Baseline) -> list[str]:
     if stored.settings != results.settings or stored.subject != results.subject:
         found.append("the stored verdicts are of another audit than the report")
         return found
-    claims = [(CLEAN, 0, results.clean.count, stored.clean)]
+    claims: list[tuple[str, Amount, int, str]] = [(CLEAN, 0, results.clean.count, stored.clean)]
     for result in results.budgets:
         bits = stored.at(result.budget)
         if bits is None:
@@ -103,7 +103,7 @@ def compare(stored: Baseline, again: Baseline) -> Comparison:
     )
 
 
-def _line(name: str, budget: int, claimed: str, found: str) -> Line:
+def _line(name: str, budget: Amount, claimed: str, found: str) -> Line:
     pairs = list(zip(claimed, found, strict=True))
     return Line(
         name=name,

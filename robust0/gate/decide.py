@@ -9,8 +9,9 @@ from robust0.errors import RecipeError, RunError, UnreliableError
 from robust0.gate.baseline import AttackIdentity, Baseline
 from robust0.gate.metrics import Floor, Metric, plain
 from robust0.gate.paired import ALPHA, compare
-from robust0.records import CLEAN, Accuracy, Results, Unit
-from robust0.wording import SAA, WORST_CASE, identity, sites, tidy
+from robust0.records import CLEAN, Accuracy, Amount, Results, Unit
+from robust0.units import counted
+from robust0.wording import SAA, WORST_CASE, identity, tidy
 
 Policy = Literal["strict", "significant"]
 _MOST_NAMED = 12  # differences spelled out in one refusal
@@ -123,7 +124,7 @@ def differences(before: Baseline, after: Baseline) -> list[str]:
 def loose_differences(before: Baseline, after: Baseline) -> list[str]:
     """What may move borderline images without forbidding the comparison."""
     old, new = before.settings, after.settings
-    names = ("device", "torch", "compute_rows", "search_dtype", "compiled")
+    names = ("device", "torch", "batch_size", "search_dtype", "compiled")
     pairs = [(name, getattr(old, name), getattr(new, name)) for name in names]
     pairs.append(("robust0", before.robust0, after.robust0))
     return [f"{name} {_short(a)} -> {_short(b)}" for name, a, b in pairs if a != b]
@@ -175,7 +176,7 @@ def floor_check(title: str, accuracy: Accuracy, percent: Fraction) -> Check:
     )
 
 
-def _accuracy(results: Results, metric: Metric) -> tuple[Accuracy, int]:
+def _accuracy(results: Results, metric: Metric) -> tuple[Accuracy, Amount]:
     if metric.name == CLEAN:
         return results.clean, 0
     wanted = results.settings.budgets[0] if metric.budget is None else metric.budget
@@ -192,7 +193,7 @@ def _accuracy(results: Results, metric: Metric) -> tuple[Accuracy, int]:
     return accuracy, wanted
 
 
-def _bits(side: Baseline, metric: Metric, budget: int) -> str:
+def _bits(side: Baseline, metric: Metric, budget: Amount) -> str:
     """One digit per image, in the order of ascending ids."""
     entry = side.at(budget)
     if metric.name == CLEAN:
@@ -232,8 +233,8 @@ def _drop_message(
     )
 
 
-def _title(name: str, budget: int, unit: Unit) -> str:
-    return name if name == CLEAN else f"{tidy(name)} at {sites(budget, unit)}"
+def _title(name: str, budget: Amount, unit: Unit) -> str:
+    return name if name == CLEAN else f"{tidy(name)} at {counted(budget, unit)}"
 
 
 def _short(value: object) -> str:
@@ -246,7 +247,7 @@ def _unknown(metric: Metric, known: Sequence[str]) -> RecipeError:
     return RecipeError(f"the run has no metric {tidy(metric.name)!r}", f"one of {names}")
 
 
-def _unknown_budget(budget: int, known: Sequence[int]) -> RecipeError:
+def _unknown_budget(budget: Amount, known: Sequence[Amount]) -> RecipeError:
     names = ", ".join(str(value) for value in known)
     return RecipeError(f"the run has no budget {budget}", f"its budgets are {names}")
 

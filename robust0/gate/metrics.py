@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from robust0.errors import RecipeError
-from robust0.records import CLEAN
+from robust0.records import CLEAN, Amount
 from robust0.wording import tidy
 
 
@@ -14,7 +14,7 @@ class Metric:
     """A number of a report: clean, an ensemble or an attack, at a budget (the largest if None)."""
 
     name: str
-    budget: int | None = None
+    budget: Amount | None = None
 
     def __str__(self) -> str:
         return self.name if self.budget is None else f"{self.name}@{self.budget}"

@@ -34,16 +34,13 @@ def ordered(baseline: Baseline, known: Sequence[int]) -> list[StoredAttempt]:
 
 def painted(attempt: StoredAttempt, clean: NDArray[np.float32]) -> NDArray[np.float32]:
     """The attacked image, from the clean one (C, H, W) in [0, 1]."""
-    values = np.array(attempt.values, dtype=np.float32).T  # (g, sites)
-    sites = np.array(attempt.sites, dtype=np.int64)
-    flat = clean.reshape(len(values), -1).copy() if clean.size % len(values) == 0 else None
-    if flat is None or sites.max() >= flat.shape[1]:
+    stored = attempt.perturbation()
+    if not stored.fits(clean.shape):
         raise RunError(
             f"the baseline's attempt on image {attempt.image} does not fit images {clean.shape}",
             "the baseline was made from other images",
         )
-    flat[:, sites] = values
-    return flat.reshape(clean.shape)
+    return stored.paint(clean)
 
 
 def replay(
@@ -62,7 +59,7 @@ def replay(
 
     from robust0.attacks.judge import judge
     from robust0.models.fast.oracle import Oracle, checked_finite, frozen
-    from robust0.threat import Threat
+    from robust0.threats import Threat
 
     rows = {image: row for row, image in enumerate(ids.tolist())}
     attempts = ordered(baseline, list(rows))
@@ -77,7 +74,7 @@ def replay(
     settings = baseline.settings
     threat = Threat.of(max(attempt.budget for attempt in attempts), settings.unit)
     with frozen(network):
-        oracle = Oracle(network, settings.compute_rows, images.device)
+        oracle = Oracle(network, settings.batch_size, images.device)
         wrong = checked_finite(oracle.exact(clean)).argmax(dim=1) != truth
         fooled = judge(oracle, threat, clean, candidates, truth).fooled
     survived = baseline.survived()

@@ -11,7 +11,7 @@ import json
 import platform
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
 from pydantic import (
     AfterValidator,
@@ -24,7 +24,7 @@ from pydantic import (
 )
 from torch import nn
 
-from robust0 import __version__
+from robust0 import __version__, upgrades
 from robust0.errors import ModelError, Robust0Error
 from robust0.models.build import (
     MAX_CLASSES,
@@ -37,7 +37,7 @@ from robust0.models.build import (
 from robust0.models.classifiers import ClassifierNotes
 from robust0.models.header import no_constant, one_line, unique
 
-SCHEMA = 1
+SCHEMA = 2
 KEY = "robust0"
 _MAX_JSON = 20_000_000  # characters of our own JSON
 _MAX_ARGUMENTS = 10_000  # characters of arch_args
@@ -59,12 +59,12 @@ Statistics = Annotated[tuple[FiniteFloat, ...], Field(min_length=1, max_length=6
 
 
 class Budget(BaseModel):
-    """How many sites may change."""
+    """How much of an image may change."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    unit: Literal["pixel", "feature"]
-    sites: Annotated[int, Field(ge=1, le=2**31)]
+    unit: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,30}(:[1-9][0-9]{0,5})?$")]
+    amount: Annotated[int, Field(ge=1, le=2**31)]
 
 
 class Metadata(BaseModel):
@@ -188,6 +188,8 @@ def read(strings: Mapping[str, str], path: Path) -> Metadata | None:
             f"{path} has metadata of schema {schema}, this robust0 reads up to {SCHEMA}",
             "upgrade: pip install --upgrade robust0",
         )
+    if schema == 1:
+        facts = upgrades.budgets(facts)
     if "arch" in strings:
         arguments = _json_object(strings.get("arch_args", ""), _MAX_ARGUMENTS, "arch_args", path)
         facts |= {"arch": strings["arch"], "arch_args": arguments}

@@ -2,7 +2,14 @@
 
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
-from pydantic import ConfigDict, Field, JsonValue, model_validator
+from pydantic import (
+    ConfigDict,
+    Field,
+    JsonValue,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from robust0.data.augment import AUGMENTATIONS, Augmentation, Shift
 from robust0.recipes.efforts import changed_settings
@@ -30,26 +37,53 @@ if not TYPE_CHECKING:  # to a type checker, a field holds what its registry list
 
 
 class ThreatSpec(Section):
-    """A budget in pixels or in features."""
+    """A budget in one unit."""
 
     pixels: Count | None = Field(None, description="pixels that may change (all their channels)")
     features: Count | None = Field(None, description="single values that may change")
+    rows: Count | None = Field(None, description="whole rows of pixels that may change")
+    columns: Count | None = Field(None, description="whole columns of pixels that may change")
+    patches: Count | None = Field(None, description="aligned square patches that may change")
+    patch_size: Count | None = Field(None, description="side of such a patch, in pixels")
 
     @model_validator(mode="after")
     def _one_unit(self) -> Self:
-        if (self.pixels is None) == (self.features is None):
-            raise ValueError("needs either pixels or features, not both")
+        said = [name for name in _UNITS if getattr(self, name) is not None]
+        if len(said) != 1:
+            raise ValueError("needs either pixels or features, rows, columns or patches, not both")
+        if (said == ["patches"]) != (self.patch_size is not None):
+            raise ValueError("patches and patch_size belong together")
         return self
+
+    @model_serializer(mode="wrap")
+    def _short(self, whole: SerializerFunctionWrapHandler) -> dict[str, object]:
+        values: dict[str, object] = whole(self)
+        return {key: v for key, v in values.items() if v is not None or key in _ALWAYS}
 
     @property
     def budget(self) -> int:
         """How many sites may change."""
-        return self.pixels or self.features or 0
+        said: list[int] = [v for name in _UNITS if (v := getattr(self, name)) is not None]
+        return said[0]
 
     @property
-    def unit(self) -> Literal["pixel", "feature"]:
+    def unit(self) -> str:
         """What is counted."""
-        return "feature" if self.pixels is None else "pixel"
+        named = next(unit for name, unit in _UNITS.items() if getattr(self, name) is not None)
+        return f"{named}:{self.patch_size}" if self.patch_size is not None else named
+
+
+_UNITS = {"pixels": "pixel", "features": "feature", "rows": "row", "columns": "column",
+          "patches": "patch"}  # fmt: skip
+_ALWAYS = ("pixels", "features")  # the other units are written only where they are used
+
+
+def threat_changes(budget: int, unit: str) -> dict[str, object]:
+    """A budget in a unit as changes to a recipe, by dotted key."""
+    kind, _, size = unit.partition(":")
+    name = next(name for name, known in _UNITS.items() if known == kind)
+    sized: dict[str, object] = {"threat.patch_size": int(size)} if size else {}
+    return {f"threat.{name}": budget} | sized
 
 
 class DatasetSpec(Section):

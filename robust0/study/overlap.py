@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from robust0.threat import Threat
+from robust0.threats import Threat
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +27,14 @@ class Overlaps:
 
 def overlaps(threat: Threat, clean: Tensor, first: Tensor, second: Tensor) -> Overlaps:
     """Compare two perturbations (N, C, H, W) of the same images, counted in the threat's unit."""
-    one, two = threat.changed(clean, first), threat.changed(clean, second)
+    one, two = ((threat.view(clean) != threat.view(other)).any(dim=1) for other in (first, second))
     sizes = one.sum(dim=1), two.sum(dim=1)
     rows = ((sizes[0] > 0) & (sizes[1] > 0)).nonzero()[:, 0]
     one, two = one[rows], two[rows]
     both, shared = sizes[0][rows] + sizes[1][rows], (one & two).sum(dim=1)
     return Overlaps(
         rows=rows,
-        distance=threat.count(first[rows], second[rows]) / both,
+        distance=threat.distance(first[rows], second[rows]) / both,
         location=(one ^ two).sum(dim=1) / both,
         overlap=shared / sizes[1][rows],
         first=sizes[0][rows],

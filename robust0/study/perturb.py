@@ -12,7 +12,7 @@ from robust0.data.imageset import ImageSet
 from robust0.errors import ModelError
 from robust0.models.fast.oracle import Oracle, checked_finite, frozen
 from robust0.rng import Stream
-from robust0.threat import Threat
+from robust0.threats import Threat
 from robust0.training.methods.inner import InnerAttack, Lesson
 from robust0.training.methods.labels import one_hot
 
@@ -141,7 +141,8 @@ class AuditAttack:
             for found in search(self.attack, self.name, oracle, waiting, self.threat, self.seed):
                 if isinstance(found, Outcome):
                     row = place[found.image]
-                    result[row] = found.attempt.paint(data.images[row], self.threat)
+                    painted = found.attempt.paint(data.images[row].cpu().numpy())
+                    result[row] = torch.from_numpy(painted).to(result.device)
         return result
 
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from robust0.attacks.base import Attack
 from robust0.data.augment import Augmentation
 from robust0.data.imageset import ImageSet
-from robust0.threat import Threat
+from robust0.threats import Threat
 from robust0.training.averaging import Averaging
 from robust0.training.methods.base import Method
 from robust0.training.optimizers import Optimiser

@@ -21,10 +21,11 @@ from robust0.events import (
     FlagRaised,
     Standing,
 )
+from robust0.units import counted
 from robust0.views.chart import sparkline
 from robust0.views.harden import clock
 from robust0.views.live import View, fitting_view
-from robust0.wording import interval, number, percent, shell, sites, tidy
+from robust0.wording import interval, number, percent, shell, tidy
 
 WIDE = 84  # columns from which every number has room
 
@@ -61,7 +62,7 @@ class LiveAuditView:
         self._clean: CleanDone | None = None
         self._now: AuditProgress | None = None
         self._survivors: list[float] = []
-        self._finished: dict[int, str] = {}  # budgets that are through
+        self._finished: dict[float, str] = {}  # budgets that are through
         self._flags: list[FlagRaised] = []
         self._left: float | None = None
         self._last = ""
@@ -234,7 +235,7 @@ def attack_line(event: AttackDone) -> str:
         else f"robust {percent(standing.robust)} ({interval(standing.robust)}), "
     )
     return (
-        f"{standing.attack} at {sites(event.budget, event.unit)}: {own}broke {standing.broken:,} "
+        f"{standing.attack} at {counted(event.budget, event.unit)}: {own}broke {standing.broken:,} "
         f"of {standing.images:,} ({number(standing.only)} only it), "
         f"median {number(standing.passes)} "
         f"passes, {clock(event.seconds)}; worst case so far {percent(event.survivors)}"

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from robust0 import wording
 from robust0.records import AttackRow, BudgetResult, Report
+from robust0.units import counted
 from robust0.views.output import ReportFormat, out
 
 _GAP = 2  # cells between columns
@@ -124,7 +125,7 @@ def _columns(report: Report, result: BudgetResult, *, seconds: bool) -> list[Col
     columns += [
         Column("broken", tuple(wording.number(value) for value in broken)),
         Column("only it", (*(wording.number(row.only) for row in rows), *blank)),
-        Column("sites", (*(wording.number(row.median_sites) for row in rows), *blank)),
+        Column("sites", (*(wording.number(row.median_distance) for row in rows), *blank)),
         Column("passes", (*(wording.number(row.median_passes) for row in rows), *blank)),
     ]
     if seconds:
@@ -158,14 +159,14 @@ def _curve(report: Report, width: int) -> RenderableType:
     for point in results.curve:
         if point.budget in wanted:
             bar = Text("━" * max(1, round(room * point.robust.share)), style="cyan")
-            label = wording.sites(point.budget, results.settings.unit)
+            label = counted(point.budget, results.settings.unit)
             share = wording.percent(point.robust)
             grid.add_row(label, share, wording.interval(point.robust), bar)
     return grid
 
 
 def _allowed(result: BudgetResult) -> str:
-    return wording.sites(result.budget, result.unit)
+    return counted(result.budget, result.unit)
 
 
 def _bullet(text: str) -> RenderableType:
@@ -219,7 +220,7 @@ def _plain_attack(report: Report, result: BudgetResult, row: AttackRow) -> Seque
     return (
         "attack", wording.tidy(row.name), result.budget, *numbers,
         report.results.subject.images, row.attacked, row.broken, _dash(row.only),
-        _dash(row.median_sites), _dash(row.median_passes),
+        _dash(row.median_distance), _dash(row.median_passes),
         _dash(spent if result is report.results.budgets[0] else None),
     )  # fmt: skip
 

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from robust0 import wording
 from robust0.records import CurvePoint, Unit
+from robust0.units import counted
 from robust0.views.output import OutputFormat, mapping, out
 
 _BAR = 40  # cells of 100 %
@@ -28,7 +29,7 @@ def show_card(
         writer = csv.writer(sys.stdout, delimiter="\t", lineterminator="\n")
         for point in curve:
             robust = point.robust
-            name = f"at most {wording.sites(point.budget, unit)}"
+            name = f"at most {counted(point.budget, unit)}"
             writer.writerow((name, f"{wording.percent(robust)} ({wording.interval(robust)})"))
         return
     console = out()
@@ -38,7 +39,7 @@ def show_card(
     room = max(4, min(_BAR, console.width - 40))
     for point in curve:
         bar = Text("━" * max(1, round(room * point.robust.share)), style="cyan")
-        name = wording.sites(point.budget, unit)
+        name = counted(point.budget, unit)
         drawn.add_row(name, wording.percent(point.robust), wording.interval(point.robust), bar)
     console.print()
     console.print(Text("accuracy over budgets (an upper bound)", style="bold"))

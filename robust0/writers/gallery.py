@@ -3,14 +3,18 @@
 from collections import defaultdict
 from dataclasses import dataclass
 from itertools import zip_longest
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from robust0.auditing.rundata import RunData
 from robust0.records import Verdict
-from robust0.wording import class_name, class_names, sites, tidy
+from robust0.units import counted
+from robust0.wording import class_name, class_names, tidy
 from robust0.writers.picture import changed_picture, data_uri
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 MOST = 24
 _MOST_BYTES = 4_000_000  # large photographs make a page heavy; a few of them tell as much
@@ -64,8 +68,8 @@ def chosen(run: RunData) -> list[Verdict]:
     return [verdict for turn in turns for verdict in turn if verdict is not None]
 
 
-def _rank(verdict: Verdict) -> tuple[int, float, int, str]:
-    return verdict.pruned, verdict.margin, verdict.image, verdict.attack
+def _rank(verdict: Verdict) -> tuple[float, float, int, str]:
+    return verdict.needed, verdict.margin, verdict.image, verdict.attack
 
 
 def _example(run: RunData, verdict: Verdict, names: dict[int, str]) -> Example:
@@ -78,14 +82,9 @@ def _example(run: RunData, verdict: Verdict, names: dict[int, str]) -> Example:
         label=class_name(names, verdict.label),
         prediction=class_name(names, verdict.prediction),
         attack=tidy(verdict.attack),
-        changed=sites(_count(before, after, verdict.unit), verdict.unit),
+        changed=counted(verdict.needed, verdict.unit),
         margin=verdict.margin,
         clean=data_uri(before),
         adversarial=data_uri(after),
         sites=data_uri(changed_picture(before, after, differs)),
     )
-
-
-def _count(before: NDArray[np.float32], after: NDArray[np.float32], unit: str) -> int:
-    differs = before != after
-    return int(differs.any(axis=0).sum() if unit == "pixel" else differs.sum())

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from robust0 import wording
 from robust0.auditing.rundata import RunData
 from robust0.records import BudgetResult, ClassRow, Report
+from robust0.units import counted
 from robust0.writers.gallery import examples
 from robust0.writers.page import page
 from robust0.writers.picture import curve_svg
@@ -51,7 +52,7 @@ def render(run: RunData) -> str:
 
 
 def _allowed(result: BudgetResult) -> str:
-    return wording.sites(result.budget, result.unit)
+    return counted(result.budget, result.unit)
 
 
 def _parts(report: Report) -> list[Part]:
@@ -74,7 +75,7 @@ def _curve_rows(report: Report) -> list[tuple[str, str, str]]:
     wanted = set(wording.shown_budgets(results))
     return [
         (
-            wording.sites(point.budget, results.settings.unit),
+            counted(point.budget, results.settings.unit),
             wording.percent(point.robust),
             wording.interval(point.robust),
         )
@@ -118,7 +119,7 @@ def _facts(report: Report) -> list[tuple[str, list[tuple[str, str]]]]:
             [
                 ("mode; effort; seed", f"{settings.mode}; {settings.effort_name}; {settings.seed}"),
                 ("recipe hash", settings.recipe),
-                ("rows per model call", str(settings.compute_rows)),
+                ("images per model call", str(settings.batch_size)),
                 ("search in", settings.search_dtype + (", compiled" if settings.compiled else "")),
                 ("device; torch", f"{settings.device}; {settings.torch}"),
                 ("processes", str(run.processes)),

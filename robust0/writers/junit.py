@@ -5,6 +5,7 @@ from xml.etree import ElementTree as Xml
 from robust0 import wording
 from robust0.decision import Decision
 from robust0.records import Accuracy, AttackRow, BudgetResult, Report
+from robust0.units import counted
 
 _FIXED = "robust0.audit"
 
@@ -49,7 +50,7 @@ def decision_suite(root: Xml.Element, decision: Decision) -> None:
 def _report_suites(root: Xml.Element, report: Report) -> None:
     results = report.results
     for result in results.budgets:
-        allowed = wording.sites(result.budget, result.unit)
+        allowed = counted(result.budget, result.unit)
         suite = Xml.SubElement(
             root, "testsuite", name=f"robust0 audit, {allowed}", timestamp=report.run.started
         )
@@ -81,7 +82,7 @@ def _attack_case(suite: Xml.Element, row: AttackRow, classname: str, spent: floa
     Xml.SubElement(case, "system-out").text = (
         f"{own}{row.broken} of {row.attacked} attacked images broken, "
         f"{wording.number(row.only)} by it only; "
-        f"median sites {wording.number(row.median_sites)}, "
+        f"median sites {wording.number(row.median_distance)}, "
         f"median passes {wording.number(row.median_passes)}"
     )
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from robust0 import wording
 from robust0.decision import Check, Decision
 from robust0.records import BudgetResult, Report
+from robust0.units import counted
 
 # What could start emphasis, code, a link, an image, a table cell, HTML, a mention or a formula;
 # then what makes a bare address a link, and what makes a line a list or a heading.
@@ -75,7 +76,7 @@ def _headline(report: Report) -> list[str]:
     results = report.results
     rows = [("clean", wording.percent(results.clean), wording.interval(results.clean), "")]
     for result in results.budgets:
-        allowed = wording.sites(result.budget, result.unit)
+        allowed = counted(result.budget, result.unit)
         rows += [
             (f"**{name}**, {allowed}", f"**≤ {wording.percent(robust)}**",
              wording.interval(robust), str(len(row.attacks)))
@@ -98,12 +99,12 @@ def _attacks(report: Report, result: BudgetResult) -> list[str]:
         rows.append((
             f"{escaped(row.name)} {escaped(wording.notes(row))}".strip(), *own,
             wording.number(row.attacked), wording.number(row.broken), wording.number(row.only),
-            wording.number(row.median_sites), wording.number(row.median_passes),
+            wording.number(row.median_distance), wording.number(row.median_passes),
             wording.seconds(report.run.attack_seconds.get(row.name)),
         ))  # fmt: skip
     title = escaped(wording.identity(report.results, result.budget))
     return folded(
-        f"Attacks at {wording.sites(result.budget, result.unit)}",
+        f"Attacks at {counted(result.budget, result.unit)}",
         [title, "", *markdown_table(head, rows)],
     )
 
@@ -112,7 +113,7 @@ def _curve(report: Report) -> list[str]:
     results = report.results
     wanted = set(wording.shown_budgets(results))
     rows = [
-        (wording.sites(p.budget, results.settings.unit), wording.percent(p.robust),
+        (counted(p.budget, results.settings.unit), wording.percent(p.robust),
          wording.interval(p.robust))
         for p in results.curve
         if p.budget in wanted

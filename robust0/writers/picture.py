@@ -11,7 +11,8 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 from PIL import Image
 
-from robust0.records import Accuracy, Results
+from robust0.records import Accuracy, Amount, Results
+from robust0.units import plural
 
 _SIDE = 128  # pixels on the page that an enlarged image has at least
 WIDTH, HEIGHT = 1000, 380
@@ -60,7 +61,7 @@ def _rgb(image: NDArray[np.float32]) -> NDArray[np.uint8]:
 class Frame:
     """From budgets and shares to places in the drawing; a little room follows the last budget."""
 
-    largest: int
+    largest: float
 
     @property
     def end(self) -> float:
@@ -94,7 +95,8 @@ def curve_svg(results: Results) -> Markup:
     first, last = points[0], points[-1]
     description = (
         f"Accuracy falls from {100 * first[1].share:.1f} % on clean images to "
-        f"{100 * last[1].share:.1f} % with {last[0]} changed {results.settings.unit}s."
+        f"{100 * last[1].share:.1f} % with {last[0]} changed "
+        f"{plural(results.settings.unit, last[0])}."
     )
     body = "\n".join(parts)
     return Markup(  # noqa: S704 - numbers and words of our own only
@@ -127,14 +129,14 @@ def axes(frame: Frame, unit: str) -> list[str]:
     parts.append(
         f'<line class="axis" x1="{left:.1f}" y1="{bottom:.1f}" x2="{right}" y2="{bottom:.1f}"/>'
         f'<text class="label" x="{(left + right) / 2:.1f}" y="{HEIGHT - 8}" '
-        f'text-anchor="middle">{unit}s the attacker may change</text>'
+        f'text-anchor="middle">{plural(unit)} the attacker may change</text>'
         f'<text class="label" transform="translate(16 {middle:.1f}) rotate(-90)" '
         'text-anchor="middle">images still right (%)</text>'
     )
     return parts
 
 
-def ticks(largest: int, most: int = 10) -> list[int]:
+def ticks(largest: float, most: int = 10) -> list[int]:
     """Round numbers from 0 to the largest budget."""
     step = next(
         base * 10**power
@@ -142,10 +144,10 @@ def ticks(largest: int, most: int = 10) -> list[int]:
         for base in (1, 2, 5)
         if largest <= base * 10**power * most
     )
-    return list(range(0, largest + 1, step))
+    return list(range(0, int(largest) + 1, step))
 
 
-def steps(frame: Frame, corners: Sequence[tuple[int, float]]) -> list[tuple[float, float]]:
+def steps(frame: Frame, corners: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     """The path of a function that keeps each value until the next budget."""
     path: list[tuple[float, float]] = []
     for budget, share in corners:
@@ -161,18 +163,18 @@ def path(places: Sequence[tuple[float, float]]) -> str:
     return " ".join(f"{'L' if i else 'M'}{x:.1f} {y:.1f}" for i, (x, y) in enumerate(places))
 
 
-def _band(frame: Frame, points: Sequence[tuple[int, Accuracy]]) -> str:
+def _band(frame: Frame, points: Sequence[tuple[Amount, Accuracy]]) -> str:
     high = steps(frame, [(budget, accuracy.high) for budget, accuracy in points])
     low = steps(frame, [(budget, accuracy.low) for budget, accuracy in points])
     return f'<path class="band" d="{path([*high, *reversed(low)])} Z"/>'
 
 
-def _line(frame: Frame, points: Sequence[tuple[int, Accuracy]]) -> str:
+def _line(frame: Frame, points: Sequence[tuple[Amount, Accuracy]]) -> str:
     places = steps(frame, [(budget, accuracy.share) for budget, accuracy in points])
     return f'<path class="line" d="{path(places)}"/>'
 
 
-def _mark(frame: Frame, budget: int, accuracy: Accuracy, name: str) -> str:
+def _mark(frame: Frame, budget: Amount, accuracy: Accuracy, name: str) -> str:
     x, low, high = frame.x(budget), frame.y(accuracy.low), frame.y(accuracy.high)
     y = frame.y(accuracy.share)
     bar = f'<line class="whisker {name}" x1="{x:.1f}" y1="{low:.1f}" x2="{x:.1f}" y2="{high:.1f}"/>'

@@ -13,8 +13,9 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
+from robust0 import upgrades
 from robust0.errors import ZooError
-from robust0.records import Accuracy, Frozen, Report, Unit
+from robust0.records import Accuracy, Amount, Frozen, Report, Unit
 from robust0.zoo.documents import read_yaml, write_yaml
 
 ID = r"^[a-z0-9][a-z0-9._-]{0,99}$"
@@ -84,10 +85,10 @@ Scalar = bool | int | float | Name | None
 
 
 class CardBudget(Frozen):
-    """How many sites may change."""
+    """How much of an image may change."""
 
     unit: Unit
-    sites: Annotated[int, Field(ge=1, le=2**31)]
+    amount: Annotated[int, Field(ge=1, le=2**31)]
 
 
 class Score(Frozen):
@@ -105,7 +106,7 @@ class Score(Frozen):
 
 
 class Condition(Frozen):
-    """Under which attack or ensemble, and with how many sites."""
+    """Under which attack or ensemble, and at which budget."""
 
     name: Name
     budget: Whole
@@ -134,7 +135,7 @@ class Measured(Frozen):
 class Card(Frozen):
     """``<id>.yaml``."""
 
-    schema_version: Literal[1] = Field(1, alias="schema")
+    schema_version: Literal[2] = Field(2, alias="schema")
     id: Annotated[str, Field(max_length=100), AfterValidator(_id)]
     title: Text
     architecture: Name
@@ -164,9 +165,9 @@ class Card(Frozen):
         extra="forbid", frozen=True, allow_inf_nan=False, populate_by_name=True
     )
 
-    def score(self, name: str, budget: int | None = None) -> RobustScore | None:
+    def score(self, name: str, budget: Amount | None = None) -> RobustScore | None:
         """A robust accuracy by name, at the evaluation's budget unless another is asked for."""
-        wanted = self.eval_budget.sites if budget is None else budget
+        wanted = self.eval_budget.amount if budget is None else budget
         rows = [row for row in self.audit.robust if row.name == name]
         return next((row for row in rows if row.budget == wanted), None)
 
@@ -204,7 +205,7 @@ class Index(Frozen):
 
 def read_card(path: Path, name: str) -> Card:
     """The card of this id; refuses a file that is about another model."""
-    card = read_yaml(path, Card)
+    card = read_yaml(path, Card, upgrades.card)
     if card.id != name:
         raise ZooError(f"{path} is the card of {card.id}, expected {name}", "rename the file")
     return card
@@ -218,7 +219,7 @@ def card_text(card: Card) -> str:
 def measured(report: Report, threads: int) -> Measured:
     """What a report says, in the words of a card."""
     results = report.results
-    rows: list[tuple[int, str, Accuracy | None]] = []
+    rows: list[tuple[Amount, str, Accuracy | None]] = []
     for result in results.budgets:
         rows += [(result.budget, row.name, row.robust) for row in result.attacks]
         rows += [(result.budget, row.name, row.robust) for row in result.ensembles]

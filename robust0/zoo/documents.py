@@ -5,6 +5,7 @@ No torch here.
 
 import datetime
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,6 +21,11 @@ MAX_JSON = 20_000_000  # bytes of a report or of verdicts
 _MAX_DEPTH = 20
 _HINT = "correct it, or use another zoo"
 M = TypeVar("M", bound=BaseModel)
+Upgrade = Callable[[Any], Any]
+
+
+def _unchanged(document: Any) -> Any:  # noqa: ANN401 - a parsed document
+    return document
 
 
 class _Refusal(yaml.YAMLError):
@@ -56,22 +62,29 @@ class _Loader(yaml.SafeLoader):
             seen.add(key.value)
 
 
-def read_yaml(path: Path, model: type[M]) -> M:
-    """A YAML file as the model it claims to be."""
+def read_yaml(path: Path, model: type[M], upgrade: Upgrade = _unchanged) -> M:
+    """A YAML file as the model it claims to be; ``upgrade`` turns older forms into the present."""
     try:
         document = yaml.load(_text(path, MAX_YAML), Loader=_Loader)  # noqa: S506 - a SafeLoader
         # Through JSON, in strict mode: lists become tuples, dates are read, nothing else is bent.
-        text = json.dumps(document, default=_date, allow_nan=False)
+        text = json.dumps(upgrade(document), default=_date, allow_nan=False)
     except (yaml.YAMLError, ValueError, TypeError, RecursionError) as problem:
         raise ZooError(f"{path} is not valid YAML: {_one_line(problem)}", _HINT) from problem
     if isinstance(document, dict) and "schema_version" in model.model_fields:
-        _check_schema(path, document.get("schema"))
+        newest = model.model_fields["schema_version"].default
+        oldest = newest if upgrade is _unchanged else 1
+        _check_schema(path, document.get("schema"), newest, oldest)
     return _validated(path, text, model, strict=True)
 
 
-def read_json(path: Path, model: type[M]) -> M:
-    """A JSON file as the model it claims to be."""
-    return _validated(path, _text(path, MAX_JSON), model, strict=False)
+def read_json(path: Path, model: type[M], upgrade: Upgrade) -> M:
+    """A JSON file as the model it claims to be; ``upgrade`` turns older forms into the present."""
+    text = _text(path, MAX_JSON)
+    try:
+        text = json.dumps(upgrade(json.loads(text)))
+    except (ValueError, RecursionError) as problem:
+        raise ZooError(f"{path} is not valid JSON: {_one_line(problem)}", _HINT) from problem
+    return _validated(path, text, model, strict=False)
 
 
 def write_yaml(values: BaseModel) -> str:
@@ -89,14 +102,14 @@ def _validated(path: Path, text: str, model: type[M], *, strict: bool) -> M:
         raise ZooError(f"{path}: {_one_line(place)}: {_one_line(first['msg'])}", _HINT) from problem
 
 
-def _check_schema(path: Path, schema: Any) -> None:  # noqa: ANN401 - whatever the file says
-    if type(schema) is int and schema > 1:
+def _check_schema(path: Path, schema: Any, newest: int, oldest: int) -> None:  # noqa: ANN401
+    if type(schema) is int and schema > newest:
         raise ZooError(
-            f"{path} has schema {schema}, this robust0 reads 1",
+            f"{path} has schema {schema}, this robust0 reads {newest}",
             "upgrade: pip install --upgrade robust0",
         )
-    if type(schema) is not int or schema != 1:  # True equals 1
-        raise ZooError(f"{path} does not say schema: 1", _HINT)
+    if type(schema) is not int or schema < oldest:  # True equals 1
+        raise ZooError(f"{path} does not say schema: {newest}", _HINT)
 
 
 def _text(path: Path, limit: int) -> str:

@@ -11,7 +11,7 @@ from robust0.attacks.base import Attack, Reply, Rows, State
 from robust0.attacks.engine import Outcome, Waiting, search
 from robust0.models.fast.oracle import Oracle, frozen
 from robust0.rng import Stream, seeded
-from robust0.threat import Threat
+from robust0.threats import Threat
 
 CPU = torch.device("cpu")
 

@@ -10,10 +10,10 @@ from torch import nn
 from robust0.attacks.engine import Outcome, Waiting, search
 from robust0.attacks.sparse_rs import SparseRS
 from robust0.models.fast.oracle import Oracle, frozen
-from robust0.threat import Threat
+from robust0.threats import Threat
 
 CPU = torch.device("cpu")
-ATTACK, THREAT = SparseRS(queries=6), Threat(pixels=2)
+ATTACK, THREAT = SparseRS(queries=6), Threat.of(2)
 
 
 class Bright(nn.Module):

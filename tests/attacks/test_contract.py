@@ -16,7 +16,7 @@ from robust0.attacks.sparse_pgd import SparsePGD
 from robust0.attacks.sparse_rs import SparseRS
 from robust0.errors import EvaluationError
 from robust0.models.fast.oracle import Oracle, frozen
-from robust0.threat import Threat
+from robust0.threats import Threat
 from tests.attacks.conftest import Problem
 
 BATTERY_OF_ATTACKS = {
@@ -25,19 +25,19 @@ BATTERY_OF_ATTACKS = {
 }
 each_attack = pytest.mark.parametrize("name", BATTERY_OF_ATTACKS)
 
-PIXELS, FEATURES = Threat(pixels=4), Threat(features=7)
+PIXELS, FEATURES = Threat.of(4), Threat.of(7, "feature")
 COLOUR, GREY = (3, 6, 5), (1, 7, 4)
 SITUATIONS = {
     "pixels, colour": (PIXELS, COLOUR),
     "features, colour": (FEATURES, COLOUR),
     "pixels, grey": (PIXELS, GREY),
     "features, grey": (FEATURES, GREY),
-    "one pixel": (Threat(pixels=1), COLOUR),
-    "one feature": (Threat(features=1), COLOUR),
-    "all pixels": (Threat(pixels=30), COLOUR),
-    "all pixels but one": (Threat(pixels=29), COLOUR),
-    "all features": (Threat(features=90), COLOUR),
-    "all grey": (Threat(pixels=28), GREY),
+    "one pixel": (Threat.of(1), COLOUR),
+    "one feature": (Threat.of(1, "feature"), COLOUR),
+    "all pixels": (Threat.of(30), COLOUR),
+    "all pixels but one": (Threat.of(29), COLOUR),
+    "all features": (Threat.of(90, "feature"), COLOUR),
+    "all grey": (Threat.of(28), GREY),
 }
 
 
@@ -45,8 +45,8 @@ def signature(outcome):
     attempt = outcome.attempt
     return (
         outcome.image, outcome.label, outcome.fooled, outcome.prediction, outcome.margin,
-        outcome.sites, outcome.forwards, outcome.backwards, outcome.fragile, outcome.violation,
-        attempt.sites.tolist(), attempt.values.tolist(),
+        outcome.distance, outcome.forwards, outcome.backwards, outcome.fragile, outcome.violation,
+        attempt.places.tolist(), attempt.values.tolist(),
     )  # fmt: skip
 
 
@@ -101,10 +101,10 @@ def test_images_stay_within_the_threat_and_the_declared_passes(name, situation, 
         assert 0 < outcome.forwards <= passes
         assert outcome.forwards + outcome.backwards <= passes
         assert outcome.backwards == 0 or not attack.black_box
-        image = outcome.attempt.paint(clean, threat)
+        image = torch.from_numpy(outcome.attempt.paint(clean.numpy()))
         assert image.shape == clean.shape
         assert image.dtype == clean.dtype
-        assert int(threat.count(clean[None], image[None])) == outcome.sites <= threat.budget
+        assert int(threat.distance(clean[None], image[None])) == outcome.distance <= threat.budget
         assert 0 <= float(image.min()) <= float(image.max()) <= 1
         with frozen(problem.model), torch.no_grad():
             prediction = int(problem.model(image[None]).argmax())
@@ -230,7 +230,7 @@ def test_a_standard_model_falls(name, trained, drive):
     """With a fifth of the pixels free, every attack at effort quick breaks most images."""
     kind, named = battery()[name]
     attack = kind(**budget_of(kind, "quick"), **named.params)
-    outcomes = drive(attack, trained.first(16), Threat(pixels=24))
+    outcomes = drive(attack, trained.first(16), Threat.of(24))
     assert sum(outcome.fooled for outcome in outcomes) >= 12
 
 
@@ -250,7 +250,7 @@ def test_confidence_is_no_defence(name, trained, drive):
     """Margins of 30 and more, where float32's plain cross entropy is zero."""
     kind, named = battery()[name]
     attack = kind(**budget_of(kind, "quick"), **named.params)
-    modest, threat = trained.first(16), Threat(pixels=30)
+    modest, threat = trained.first(16), Threat.of(30)
     sure = replace(modest, model=Scaled(modest.model, 4))
     hits = [sum(o.fooled for o in drive(attack, p, threat)) for p in (modest, sure)]
     assert hits[1] >= hits[0] - 2
@@ -267,7 +267,7 @@ def test_an_infinite_slope_is_no_defence(name, trained, drive):
         def forward(self, images):
             return self.network(images.clamp(min=self.least) ** 0.9)
 
-    attack, threat = BATTERY_OF_ATTACKS[name], Threat(pixels=12)
+    attack, threat = BATTERY_OF_ATTACKS[name], Threat.of(12)
     given = trained.first(16)
     problems = [replace(given, model=Gamma(given.model, least)) for least in (1e-6, 0.0)]
     finite, infinite = (sum(o.fooled for o in drive(attack, p, threat)) for p in problems)
@@ -290,7 +290,7 @@ def test_answers_that_are_no_numbers_are_not_robustness(name, drive):
     problem = Problem(Bursting(), images, torch.zeros(3, dtype=torch.int64), 4)
     attack = BATTERY_OF_ATTACKS[name]
     # Minimum-norm attacks wander outside the budget, where answers do not matter.
-    threat = Threat(pixels=30 if attack.leaves_budget else 4)
+    threat = Threat.of(30 if attack.leaves_budget else 4)
     with pytest.raises(EvaluationError, match="NaN"):
         drive(attack, problem, threat)
 
@@ -311,7 +311,7 @@ def test_searching_without_a_gradient(small, drive):
             .any()
         )
     masked = type(problem)(Masked(), problem.images, problem.labels, problem.classes)
-    threat = Threat(pixels=15)
+    threat = Threat.of(15)
     with frozen(whole):
         blind = drive(SparsePGD(steps=5), masked, threat)
         seeing = drive(SparseRS(queries=200), masked, threat)

@@ -5,7 +5,7 @@ from robust0.attacks.base import Reply, Rows
 from robust0.attacks.corner_search import CornerSearch, ranked
 from robust0.losses import margin
 from robust0.rng import Stream
-from robust0.threat import Threat
+from robust0.threats import Threat
 
 STREAM = Stream.of("corner-search test")
 
@@ -27,9 +27,9 @@ def painted(image, threat, pair):
 @pytest.mark.parametrize(
     ("threat", "shape"),
     [
-        (Threat(pixels=2), (3, 4, 3)),
-        (Threat(features=2), (3, 4, 3)),
-        (Threat(pixels=2), (1, 3, 5)),
+        (Threat.of(2), (3, 4, 3)),
+        (Threat.of(2, "feature"), (3, 4, 3)),
+        (Threat.of(2), (1, 3, 5)),
     ],
     ids=["pixels", "features", "grey"],
 )
@@ -79,7 +79,7 @@ def searching_state(attack, count, threat, classes=3, shape=(1, 4, 8)):
 
 def test_ranks_follow_the_linear_law():
     attack = CornerSearch(forwards=None, iterations=100, top=10)
-    state = searching_state(attack, 3000, Threat(pixels=4))
+    state = searching_state(attack, 3000, Threat.of(4))
     picks = attack._draw(state, torch.zeros_like(state.labels))
     rank = torch.arange(10)
     law = (2 * (10 - rank) - 1) / 100
@@ -91,7 +91,7 @@ def test_ranks_follow_the_linear_law():
 
 
 def test_combinations_paint_the_drawn_pairs_and_a_repeated_site_once():
-    attack, threat = CornerSearch(forwards=None, iterations=100, top=10), Threat(pixels=6)
+    attack, threat = CornerSearch(forwards=None, iterations=100, top=10), Threat.of(6)
     state = searching_state(attack, 200, threat)
     picks = attack._draw(state, torch.zeros_like(state.labels))
     asked = attack.ask(state)
@@ -100,13 +100,13 @@ def test_combinations_paint_the_drawn_pairs_and_a_repeated_site_once():
         for pair in reversed(picks[row].tolist()):  # column 0 counts as the last draw
             expected = painted(expected, threat, pair)
         assert torch.equal(asked[row], expected)
-    assert int(threat.count(state.image(state.clean), asked).max()) <= 6
+    assert int(threat.distance(state.image(state.clean), asked).max()) <= 6
 
 
 @pytest.mark.parametrize("mode", ["fixed", "sweep"])
 def test_the_full_search_goes_through_sizes_and_rankings(mode):
     attack = CornerSearch(forwards=None, iterations=4, top=64, mode=mode)
-    threat = Threat(pixels=5)
+    threat = Threat.of(5)
     rounds = [5] if mode == "fixed" else [2, 3, 4, 5]
     state = searching_state(attack, 1, threat)
     assert attack.passes(threat, (1, 4, 8), 3) == 64 + len(rounds) * 3 * 4
@@ -116,7 +116,7 @@ def test_the_full_search_goes_through_sizes_and_rankings(mode):
             for query in range(4):
                 turn, sites = attack._turn(state)
                 assert (int(turn), int(sites)) == (ranking, size)
-                count = int(threat.count(state.image(state.clean), attack.ask(state)))
+                count = int(threat.distance(state.image(state.clean), attack.ask(state)))
                 assert count <= size
                 done = attack.tell(state, Reply(torch.zeros(1, 3)))
                 assert bool(done) == (size == 5 and ranking == 2 and query == 3)
@@ -125,11 +125,11 @@ def test_the_full_search_goes_through_sizes_and_rankings(mode):
 @pytest.mark.parametrize("mode", ["fixed", "sweep"])
 def test_with_one_site_the_table_is_all(mode):
     attack = CornerSearch(forwards=None, mode=mode)
-    assert attack.passes(Threat(pixels=1), (3, 5, 4), 10) == 8 * 20
+    assert attack.passes(Threat.of(1), (3, 5, 4), 10) == 8 * 20
 
 
 def test_a_budget_of_forwards_halves_into_table_and_search():
-    attack, threat = CornerSearch(forwards=60), Threat(pixels=4)
+    attack, threat = CornerSearch(forwards=60), Threat.of(4)
     assert attack.notes == ("subsampled",)
     assert attack.passes(threat, (3, 6, 5), 4) == 60
     images = torch.rand(5, 3, 6, 5)
@@ -160,7 +160,7 @@ def test_a_budget_of_forwards_halves_into_table_and_search():
 
 
 def test_with_one_site_all_forwards_go_into_the_table():
-    attack, threat = CornerSearch(forwards=60), Threat(pixels=1)
+    attack, threat = CornerSearch(forwards=60), Threat.of(1)
     assert attack.passes(threat, (3, 6, 5), 4) == 60
     state = attack.start(rows_of(torch.rand(2, 3, 6, 5), torch.zeros(2).long(), threat, 4))
     assert (state.plan.table, state.plan.search) == (60, 0)
@@ -169,9 +169,7 @@ def test_with_one_site_all_forwards_go_into_the_table():
 
 def test_a_budget_beyond_the_table_completes_it():
     attack = CornerSearch(forwards=100)
-    state = attack.start(
-        rows_of(torch.rand(2, 1, 2, 4), torch.zeros(2).long(), Threat(pixels=2), 3)
-    )
+    state = attack.start(rows_of(torch.rand(2, 1, 2, 4), torch.zeros(2).long(), Threat.of(2), 3))
     assert (state.plan.table, state.plan.search, state.plan.top) == (16, 84, 16)
     assert all(sorted(row) == list(range(16)) for row in state.chosen.tolist())
 
@@ -180,7 +178,7 @@ def test_memory_does_not_grow_with_the_table():
     """The table of a large image is streamed: a row holds the tops of its rankings only."""
     sizes = []
     for side in (8, 64):
-        rows = rows_of(torch.rand(1, 3, side, side), torch.zeros(1).long(), Threat(pixels=2), 5)
+        rows = rows_of(torch.rand(1, 3, side, side), torch.zeros(1).long(), Threat.of(2), 5)
         state = CornerSearch(forwards=None).start(rows)
         sizes.append(state.bytes_per_row() - state.clean[0].numel() * 4)
     assert sizes[0] == sizes[1] < 10_000

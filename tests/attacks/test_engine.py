@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from robust0.attacks import engine
 from robust0.attacks.base import Reply, State, begin
 from robust0.attacks.calls import Pulse
-from robust0.attacks.engine import Attempt, Outcome, Waiting, search
+from robust0.attacks.engine import Outcome, Waiting, search
 from robust0.models.fast.oracle import Oracle, frozen
-from robust0.threat import Threat
+from robust0.threats import Threat
 
 CPU = torch.device("cpu")
 
@@ -96,34 +96,39 @@ def outcomes_of(events):
 
 def test_a_survivor_carries_the_lowest_margin_it_reached():
     attack = Scripted(sites=(2, 5, 3), values=(1.0, 1.0, 0.5), lives=(3,))
-    (outcome,) = outcomes_of(run(attack, Threat(pixels=5)))
+    (outcome,) = outcomes_of(run(attack, Threat.of(5)))
     assert not outcome.fooled
-    assert (outcome.forwards, outcome.backwards, outcome.sites) == (3, 0, 5)
+    assert (outcome.forwards, outcome.backwards, outcome.distance) == (3, 0, 5)
     lead = 0.25 + 5 * 0.75 / 20 - 0.5
     assert outcome.margin == pytest.approx(-2 * lead)
     assert outcome.prediction == 0
-    assert outcome.attempt.sites.tolist() == [0, 1, 2, 3, 4]
-    assert outcome.attempt.values.tolist() == [[1.0] * 5]
+    assert outcome.attempt.places.tolist() == [0, 1, 2, 3, 4]
+    assert outcome.attempt.values.tolist() == [[1.0]] * 5
 
 
 def test_attempts_beyond_the_budget_are_passed_over_by_minimum_norm_attacks():
     attack = Scripted(sites=(2, 20, 3), values=(1.0,) * 3, lives=(3,), leaves_budget=True)
-    (outcome,) = outcomes_of(run(attack, Threat(pixels=5)))
-    assert (outcome.fooled, outcome.sites, outcome.forwards) == (False, 3, 3)
+    (outcome,) = outcomes_of(run(attack, Threat.of(5)))
+    assert (outcome.fooled, outcome.distance, outcome.forwards) == (False, 3, 3)
     assert outcome.violation == ""
 
 
 def test_a_minimum_norm_attack_that_never_enters_the_budget_returns_the_clean_image():
     attack = Scripted(sites=(20,), values=(1.0,), lives=(2,), leaves_budget=True)
-    (outcome,) = outcomes_of(run(attack, Threat(pixels=5)))
-    assert (outcome.fooled, outcome.sites, outcome.violation) == (False, 0, "")
+    (outcome,) = outcomes_of(run(attack, Threat.of(5)))
+    assert (outcome.fooled, outcome.distance, outcome.violation) == (False, 0, "")
     assert outcome.margin == pytest.approx(0.5)
 
 
 def test_a_hit_retires_its_row_at_once():
     attack = Scripted(sites=(2, 10, 4), values=(1.0,) * 3, lives=(3,))
-    (outcome,) = outcomes_of(run(attack, Threat(pixels=10)))
-    assert (outcome.fooled, outcome.prediction, outcome.forwards, outcome.sites) == (True, 1, 2, 10)
+    (outcome,) = outcomes_of(run(attack, Threat.of(10)))
+    assert (outcome.fooled, outcome.prediction, outcome.forwards, outcome.distance) == (
+        True,
+        1,
+        2,
+        10,
+    )
     assert outcome.margin < 0
 
 
@@ -133,7 +138,7 @@ def test_a_hit_retires_its_row_at_once():
 )
 def test_a_lying_attack_is_a_violation_and_not_a_hit(sites, value, violation):
     attack = Scripted(sites=(2, sites), values=(1.0, value), lives=(5,))
-    (outcome,) = outcomes_of(run(attack, Threat(pixels=10)))
+    (outcome,) = outcomes_of(run(attack, Threat.of(10)))
     assert (outcome.fooled, outcome.violation) == (False, violation)
 
 
@@ -142,16 +147,16 @@ def test_a_refuted_hit_goes_on_with_the_budget_left():
     attack = Scripted(sites=(3, 3, 8, 1), values=(1.0,) * 4, lives=(4,))
     oracle = Oracle(Mean(), 16, CPU)
     search_through(oracle, lambda images: Mean()(images + 0.3))
-    (outcome,) = outcomes_of(run(attack, Threat(pixels=8), oracle=oracle))
-    assert (outcome.fooled, outcome.forwards, outcome.sites) == (True, 3, 8)
+    (outcome,) = outcomes_of(run(attack, Threat.of(8), oracle=oracle))
+    assert (outcome.fooled, outcome.forwards, outcome.distance) == (True, 3, 8)
 
 
 def test_a_refuted_hit_at_the_end_of_the_budget_is_a_survivor():
     attack = Scripted(sites=(3,), values=(1.0,), lives=(2,))
     oracle = Oracle(Mean(), 16, CPU)
     search_through(oracle, lambda images: Mean()(images + 0.3))
-    (outcome,) = outcomes_of(run(attack, Threat(pixels=8), oracle=oracle))
-    assert (outcome.fooled, outcome.forwards, outcome.sites) == (False, 2, 3)
+    (outcome,) = outcomes_of(run(attack, Threat.of(8), oracle=oracle))
+    assert (outcome.fooled, outcome.forwards, outcome.distance) == (False, 2, 3)
     assert outcome.margin == pytest.approx(-2 * (0.25 + 3 * 0.75 / 20 - 0.5))
 
 
@@ -167,8 +172,8 @@ def test_a_refuted_hit_does_not_replace_a_lower_margin(lives):
         return torch.where(two[:, None], answers.flip(1), answers)
 
     search_through(oracle, believing)
-    (outcome,) = outcomes_of(run(attack, Threat(pixels=5), oracle=oracle))
-    assert (outcome.fooled, outcome.forwards, outcome.sites) == (False, lives, 5)
+    (outcome,) = outcomes_of(run(attack, Threat.of(5), oracle=oracle))
+    assert (outcome.fooled, outcome.forwards, outcome.distance) == (False, lives, 5)
     assert outcome.margin == pytest.approx(-2 * (0.25 + 5 * 0.75 / 20 - 0.5))
 
 
@@ -176,13 +181,13 @@ def test_a_refuted_hit_with_the_lowest_margin_is_kept():
     attack = Scripted(sites=(2, 5, 1), values=(1.0,) * 3, lives=(3,))
     oracle = Oracle(Mean(), 16, CPU)
     search_through(oracle, lambda images: Mean()(images + 0.1))
-    (outcome,) = outcomes_of(run(attack, Threat(pixels=5), oracle=oracle))
-    assert (outcome.fooled, outcome.forwards, outcome.sites) == (False, 3, 5)
+    (outcome,) = outcomes_of(run(attack, Threat.of(5), oracle=oracle))
+    assert (outcome.fooled, outcome.forwards, outcome.distance) == (False, 3, 5)
 
 
 def test_pulses_add_up_to_the_passes_of_all_rows():
     attack = Scripted(sites=(1,), values=(1.0,), lives=(3, 8, 1, 5), gradient_every=3)
-    events = run(attack, Threat(pixels=2), count=50)
+    events = run(attack, Threat.of(2), count=50)
     outcomes = outcomes_of(events)
     pulses = [event for event in events if isinstance(event, Pulse)]
     assert [outcome.forwards for outcome in outcomes] == [(3, 8, 1, 5)[i % 4] for i in range(50)]
@@ -201,7 +206,7 @@ def test_calls_are_full_but_at_the_very_end(calls, monkeypatch):
     lives = tuple(range(1, 30))
     attack = Scripted(sites=(1,), values=(1.0,), lives=lives)
     oracle = Oracle(Mean(), 16, CPU)
-    events = run(attack, Threat(pixels=2), count=290, oracle=oracle)
+    events = run(attack, Threat.of(2), count=290, oracle=oracle)
     total = sum(outcome.forwards for outcome in outcomes_of(events))
     assert total == 10 * sum(lives)
     assert oracle.calls * 16 <= 1.15 * total
@@ -224,7 +229,7 @@ def test_images_are_fetched_as_slots_come_free(monkeypatch):
     waiting = Waiting(range(200), fetch)
     finished = []
     oracle = Oracle(Mean(), 16, CPU)
-    for event in search(attack, "scripted", oracle, waiting, Threat(pixels=2), 0):
+    for event in search(attack, "scripted", oracle, waiting, Threat.of(2), 0):
         if isinstance(event, Outcome):
             held -= 1
             finished.append(event.image)
@@ -234,7 +239,7 @@ def test_images_are_fetched_as_slots_come_free(monkeypatch):
 def test_memory_bounds_the_pool(monkeypatch):
     monkeypatch.setattr(engine, "POOL_BYTES", 1)
     attack = Scripted(sites=(1,), values=(1.0,), lives=(2, 3))
-    outcomes = outcomes_of(run(attack, Threat(pixels=2), count=100))
+    outcomes = outcomes_of(run(attack, Threat.of(2), count=100))
     assert [outcome.image for outcome in outcomes] == list(range(100))
 
 
@@ -244,20 +249,11 @@ def test_what_fetch_hands_out_is_not_written_to(monkeypatch):
     attack = Scripted(sites=(1,), values=(0.0,), lives=(1, 2))
     images, labels = torch.rand(40, 1, 4, 5), (torch.arange(40) >= 16).long()
     before = images.clone(), labels.clone()
-    run(attack, Threat(pixels=1), images=images, labels=labels)
+    run(attack, Threat.of(1), images=images, labels=labels)
     assert torch.equal(images, before[0])
     assert torch.equal(labels, before[1])
 
 
 def test_nothing_to_attack():
     attack = Scripted(sites=(1,), values=(1.0,), lives=(1,))
-    assert run(attack, Threat(pixels=1), images=torch.zeros(0, 1, 4, 5)) == []
-
-
-def test_an_attempt_paints_itself_back():
-    clean = torch.rand(3, 2, 2)
-    values = torch.tensor([[0.0, 1.0], [1.0, 1.0], [0.0, 0.5]])
-    image = Attempt(torch.tensor([0, 3]), values).paint(clean, Threat(pixels=2))
-    assert image[:, 1, 1].tolist() == [1.0, 1.0, 0.5]
-    assert image[:, 0, 0].tolist() == [0.0, 1.0, 0.0]
-    assert torch.equal(image[:, 0, 1], clean[:, 0, 1])
+    assert run(attack, Threat.of(1), images=torch.zeros(0, 1, 4, 5)) == []

@@ -13,7 +13,7 @@ from robust0.attacks.guided_swap import GuidedSwap
 from robust0.attacks.moves import ranks
 from robust0.losses import margin
 from robust0.models.fast.oracle import frozen
-from robust0.threat import Threat
+from robust0.threats import Threat
 
 
 def advance(attack, state, model):
@@ -81,7 +81,7 @@ def test_a_row_keeps_its_budgets_and_its_best(
         spent += ~finished * (1 + looks.long())
         finished |= done
         changed = images != problem.images
-        assert (threat.count(problem.images, images) <= budget).all()
+        assert (threat.distance(problem.images, images) <= budget).all()
         assert ((images == 0) | (images == 1) | ~changed).all()
         assert all(len(set(row)) == budget for row in state.sites.tolist())
         assert (state.margin <= before).all()
@@ -92,7 +92,7 @@ def test_a_row_keeps_its_budgets_and_its_best(
     assert ((spent == forwards) | (spent == forwards - 1)).all()
 
 
-@pytest.mark.parametrize("threat", [Threat(pixels=5), Threat(features=9)], ids=str)
+@pytest.mark.parametrize("threat", [Threat.of(5), Threat.of(9, "feature")], ids=str)
 def test_gains_are_exact_where_the_margin_is_linear(linear, threat):
     problem = linear(12, threat, count=3)
     state = until_looked(GuidedSwap(), problem, threat)
@@ -112,7 +112,7 @@ def test_gains_are_exact_where_the_margin_is_linear(linear, threat):
 
 
 def test_shortlist_holds_the_best_free_sites(linear, gains):
-    threat = Threat(pixels=5)
+    threat = Threat.of(5)
     problem = linear(12, threat, count=4)
     state = until_looked(GuidedSwap(), problem, threat)
     order = gains(problem.model.weight.detach(), problem.images, threat).sort(descending=True)
@@ -122,7 +122,7 @@ def test_shortlist_holds_the_best_free_sites(linear, gains):
 
 
 def test_a_cold_search_makes_the_best_exchange(small):
-    threat = Threat(pixels=4)
+    threat = Threat.of(4)
     problem = small(count=6, shape=(3, 8, 8))
     state = until_looked(GuidedSwap(temperature=1e-6, explore=0, recolour=0), problem, threat)
     assert torch.equal(state.move_slots[:, 0], state.return_gain.argmax(dim=1))
@@ -143,7 +143,7 @@ def test_a_linear_network_falls_at_its_optimum_at_once(unit, linear, drive):
 def test_with_every_site_used_it_recolours(small):
     problem = small(count=5, shape=(3, 4, 3))
     attack = GuidedSwap(forwards=200)
-    state = until_looked(attack, problem, Threat(pixels=12))
+    state = until_looked(attack, problem, Threat.of(12))
     sites, colours, first = state.sites.clone(), state.colours.clone(), state.margin.clone()
     for _ in range(120):
         advance(attack, state, problem.model)
@@ -153,7 +153,7 @@ def test_with_every_site_used_it_recolours(small):
 
 
 def test_moves_shrink_to_one_site(small):
-    problem, threat = small(count=8, shape=(3, 8, 8)), Threat(pixels=20)
+    problem, threat = small(count=8, shape=(3, 8, 8)), Threat.of(20)
     attack = GuidedSwap(forwards=300, widest=0.5)
     state, sizes = attack.start(problem.rows(threat)), []
     while True:
@@ -162,14 +162,14 @@ def test_moves_shrink_to_one_site(small):
         if done.any():
             break
         if not looks.any():
-            sizes.append(int((threat.count(current, images)).max()))
+            sizes.append(int((threat.distance(current, images)).max()))
     assert max(sizes[:30]) > 8
     # A swap gives back one site and paints another.
     assert max(sizes[-20:]) <= 2
 
 
 def test_rows_in_different_phases_do_not_touch_each_other(exact):
-    problem, threat = exact.first(7), Threat(pixels=6)
+    problem, threat = exact.first(7), Threat.of(6)
     attack = GuidedSwap(forwards=60)
     rows = problem.rows(threat)
     together = attack.start(rows)
@@ -198,14 +198,14 @@ def test_without_a_gradient_it_searches_at_random(drive, small):
     template = small(count=6, shape=(3, 6, 6))
     images = template.images * 0.2 + 0.5
     problem = type(template)(Deaf(), images, torch.zeros(6, dtype=torch.int64), 2)
-    outcomes = drive(GuidedSwap(forwards=400), problem, Threat(pixels=6))
+    outcomes = drive(GuidedSwap(forwards=400), problem, Threat.of(6))
     assert all(outcome.fooled for outcome in outcomes)
 
 
 @pytest.mark.parametrize("k", [1, 2])
 def test_no_swap_of_one_site_is_tried_twice_at_an_incumbent(k, linear):
     """On a linear model the first choice is the best, so that every swap fails."""
-    problem, threat = linear(10, Threat(pixels=10), count=6), Threat(pixels=k)
+    problem, threat = linear(10, Threat.of(10), count=6), Threat.of(k)
     attack = GuidedSwap(forwards=4000, explore=0, widest=1 / k)
     state = until_looked(attack, problem, threat)
     incumbent, free = painted(state), state.clean.shape[2] - k
@@ -227,7 +227,7 @@ def test_no_swap_of_one_site_is_tried_twice_at_an_incumbent(k, linear):
 @pytest.mark.parametrize("shape", [(1, 4, 5), (3, 4, 5)])
 def test_a_recolouring_changes_a_colour(shape, small):
     problem = small(count=16, shape=shape)
-    threat = Threat(pixels=20)  # all of them: there is nothing else to do
+    threat = Threat.of(20)  # all of them: there is nothing else to do
     attack = GuidedSwap(forwards=400)
     state = until_looked(attack, problem, threat)
     for _ in range(60):
@@ -238,13 +238,13 @@ def test_a_recolouring_changes_a_colour(shape, small):
 
 def test_large_images_keep_their_state_small(small):
     """At 224x224 a row holds the clean image and one number per site."""
-    problem, threat = small(count=2, shape=(3, 224, 224), classes=3), Threat(pixels=200)
+    problem, threat = small(count=2, shape=(3, 224, 224), classes=3), Threat.of(200)
     attack = GuidedSwap(forwards=40)
     state = until_looked(attack, problem, threat)
     advance(attack, state, problem.model)
     image_bytes = state.clean[0].numel() * 4
     assert state.bytes_per_row() < 1.5 * image_bytes
-    assert (threat.count(problem.images, attack.ask(state)) <= 200).all()
+    assert (threat.distance(problem.images, attack.ask(state)) <= 200).all()
 
 
 @given(free=st.integers(1, 400), size=st.integers(1, 40), data=st.data())
@@ -258,7 +258,7 @@ def test_ranks_are_distinct_and_in_range(free, size, data):
 
 def test_where_every_site_is_used_the_gradient_still_guides(small):
     """At k = all sites moves recolour, and most of them by what the gradient says."""
-    problem, threat = small(count=8), Threat(pixels=30)
+    problem, threat = small(count=8), Threat.of(30)
     attack = GuidedSwap(forwards=60)
     state = until_looked(attack, problem, threat)
     before = lead(problem, painted(state))
@@ -282,7 +282,7 @@ def test_chance_is_never_one(small):
         def words(self, ids, steps, count, lane=0):
             return torch.full((len(ids), count), 2**32 - 1)
 
-    problem, threat = small(count=2), Threat(pixels=30)
+    problem, threat = small(count=2), Threat.of(30)
     attack = GuidedSwap()
     state = until_looked(attack, problem, threat)
     state.stream = Ones()

@@ -5,7 +5,7 @@ from torch import nn
 from robust0.attacks.judge import FRAGILE, judge
 from robust0.errors import EvaluationError
 from robust0.models.fast.oracle import Oracle
-from robust0.threat import Threat
+from robust0.threats import Threat
 
 
 class FirstPixel(nn.Module):
@@ -22,7 +22,7 @@ LABEL = torch.zeros(1, dtype=torch.int64)
 
 def verdict_on(candidate, threat=None, model=None):
     oracle = Oracle(model or FirstPixel(), 16, torch.device("cpu"))
-    return judge(oracle, threat or Threat(pixels=2), CLEAN, candidate, LABEL)
+    return judge(oracle, threat or Threat.of(2), CLEAN, candidate, LABEL)
 
 
 def with_pixels(*places, value=1.0):
@@ -37,7 +37,7 @@ def test_a_feasible_misclassification_counts():
     assert verdict.fooled.tolist() == [True]
     assert verdict.prediction.tolist() == [1]
     assert verdict.margin.tolist() == [-1.5]
-    assert verdict.sites.tolist() == [2]
+    assert verdict.distance.tolist() == [2]
     assert verdict.violation == ("",)
 
 
@@ -65,8 +65,8 @@ def test_whatever_breaks_the_rules_is_not_a_hit(candidate, violation):
 
 def test_sites_are_counted_in_the_unit_of_the_threat():
     candidate = with_pixels((0, 0))
-    assert verdict_on(candidate, Threat(features=2)).violation == ("too many sites",)
-    assert verdict_on(candidate, Threat(features=3)).fooled.all()
+    assert verdict_on(candidate, Threat.of(2, "feature")).violation == ("too many sites",)
+    assert verdict_on(candidate, Threat.of(3, "feature")).fooled.all()
 
 
 def test_close_calls_are_fragile_on_both_sides():
@@ -111,6 +111,6 @@ def test_the_verdict_is_that_of_the_eager_network():
     oracle = Oracle(FirstPixel(), 16, torch.device("cpu"))
     oracle._free.get()
     oracle._free.put(lambda images: FirstPixel()(1 - images))
-    verdict = judge(oracle, Threat(pixels=2), CLEAN, with_pixels((0, 0)), LABEL)
+    verdict = judge(oracle, Threat.of(2), CLEAN, with_pixels((0, 0)), LABEL)
     assert verdict.fooled.all()
     assert oracle.calls == 0

@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 import pytest
 
 from robust0.attacks.battery import battery, budget_of
-from robust0.threat import Threat
+from robust0.threats import Threat
 
 QUICK = {
     name: kind(**budget_of(kind, "quick"), **named.params)
@@ -39,4 +39,4 @@ def test_everybody_comes_near_the_optimum(name, unit, linear, drive):
     threat = Threat.of(OPTIMUM + SLACK.get(name, 1), unit)
     outcomes = drive(budgeted(QUICK[name], steps=1000), problem, threat)
     assert all(outcome.fooled for outcome in outcomes)
-    assert all(outcome.sites >= OPTIMUM for outcome in outcomes)
+    assert all(outcome.distance >= OPTIMUM for outcome in outcomes)

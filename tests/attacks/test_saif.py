@@ -6,11 +6,12 @@ import torch
 from robust0.attacks.base import Reply
 from robust0.attacks.saif import SAIF
 from robust0.testing import check_attack
-from robust0.threat import Threat, top_mask
+from robust0.threats import Threat
+from robust0.threats.sparse import top_mask
 
 
 def test_it_starts_at_the_first_order_optimum(linear, gains, play):
-    problem, threat = linear(10, Threat(pixels=10)), Threat(pixels=10)
+    problem, threat = linear(10, Threat.of(10)), Threat.of(10)
     attack = SAIF(steps=5)
     state = attack.start(problem.rows(threat))
     assert torch.equal(play(attack, state, problem.model), problem.images)
@@ -26,7 +27,7 @@ def test_it_starts_at_the_first_order_optimum(linear, gains, play):
 
 def test_a_step_follows_the_formulas(small):
     """Section by section: gain, vertex, step length, the mask stays continuous."""
-    problem, threat = small(count=3), Threat(pixels=4)
+    problem, threat = small(count=3), Threat.of(4)
     attack = SAIF(steps=50)
     state = attack.start(problem.rows(threat))
     generator = torch.Generator().manual_seed(1)
@@ -53,11 +54,11 @@ def test_a_step_follows_the_formulas(small):
 
 
 def test_a_random_origin_is_k_sites_inside_the_box(small, play):
-    problem, threat = small(count=6), Threat(pixels=4)
+    problem, threat = small(count=6), Threat.of(4)
     attack = SAIF(origin="random")
     state = attack.start(problem.rows(threat))
     first = play(attack, state, problem.model)
-    assert threat.count(problem.images, first).tolist() == [4] * 6
+    assert threat.distance(problem.images, first).tolist() == [4] * 6
     assert 0 <= float(first.min()) <= float(first.max()) <= 1
     assert len({tuple(row) for row in threat.changed(problem.images, first).tolist()}) > 1
     # From there on it takes the usual short steps: the first one is half a step.
@@ -67,7 +68,7 @@ def test_a_random_origin_is_k_sites_inside_the_box(small, play):
 
 def test_the_form_of_the_paper_takes_back_steps_that_lower_the_loss(small):
     """Vertices of the unit ball below the mask; mu = 1 / (2**r sqrt(t + 1)), r only grows."""
-    problem, threat = small(count=1), Threat(pixels=4)
+    problem, threat = small(count=1), Threat.of(4)
     attack = SAIF(steps=50, compat="imtiaz2022")
     state, generator = attack.start(problem.rows(threat)), torch.Generator().manual_seed(3)
     clean, label = state.clean, int(problem.labels[0])
@@ -101,7 +102,7 @@ def test_the_form_of_the_paper_takes_back_steps_that_lower_the_loss(small):
 
 
 def test_the_rounded_form_keeps_k_sites_and_soon_stands_still(small):
-    problem, threat = small(count=4), Threat(pixels=4)
+    problem, threat = small(count=4), Threat.of(4)
     attack = SAIF(steps=50, compat="binarised")
     assert attack.origin == "random"
     state, generator = attack.start(problem.rows(threat)), torch.Generator().manual_seed(3)
@@ -129,7 +130,7 @@ def test_a_row_says_whose_form_it_is():
 def test_magnitudes_rest_where_there_is_no_slope(small):
     problem = small(count=2)
     attack = SAIF()
-    state = attack.start(problem.rows(Threat(pixels=4)))
+    state = attack.start(problem.rows(Threat.of(4)))
     attack.tell(state, Reply(torch.zeros(2, 4), torch.zeros_like(state.clean)))
     assert not state.magnitude.any()
     assert not state.weight.any()
@@ -137,7 +138,7 @@ def test_magnitudes_rest_where_there_is_no_slope(small):
 
 
 def test_the_support_still_moves_after_the_fourth_iteration(trained, play):
-    problem, threat = trained.first(32), Threat(pixels=6)
+    problem, threat = trained.first(32), Threat.of(6)
     attack = SAIF(steps=40)
     state = attack.start(problem.rows(threat))
     supports = [

@@ -9,7 +9,7 @@ from robust0.attacks.base import Reply
 from robust0.attacks.sigma_zero import SigmaZero
 from robust0.losses import margin
 from robust0.models.fast.oracle import frozen
-from robust0.threat import Threat
+from robust0.threats import Threat
 
 
 def reference(model, images, labels, attack, threat):
@@ -48,10 +48,13 @@ def reference(model, images, labels, attack, threat):
 @pytest.mark.parametrize(
     ("threat", "settings"),
     [
-        (Threat(features=5), {}),
-        (Threat(pixels=5), {}),
-        (Threat(pixels=5), {"elementwise": True}),
-        (Threat(features=5), {"lr": 0.1, "sigma": 1.0, "threshold": 0.1, "threshold_step": 0.0015}),
+        (Threat.of(5, "feature"), {}),
+        (Threat.of(5), {}),
+        (Threat.of(5), {"elementwise": True}),
+        (
+            Threat.of(5, "feature"),
+            {"lr": 0.1, "sigma": 1.0, "threshold": 0.1, "threshold_step": 0.0015},
+        ),
     ],
     ids=["features", "pixels", "elementwise", "star"],
 )
@@ -75,17 +78,17 @@ def test_the_iterates_are_those_of_the_paper(threat, settings, trained, play):
 def test_the_objective_is_the_negative_hinge(small):
     problem = small(count=2)
     attack = SigmaZero()
-    state = attack.start(problem.rows(Threat(pixels=4)))
+    state = attack.start(problem.rows(Threat.of(4)))
     logits = torch.full((2, 4), -1.0)
     logits[0, problem.labels[0]] = 2.0
     logits[1, (problem.labels[1] + 1) % 4] = 2.0
     assert attack.objective(state, logits).tolist() == [-3.0, 0.0]
 
 
-@pytest.mark.parametrize("threat", [Threat(pixels=6), Threat(features=6)], ids=str)
+@pytest.mark.parametrize("threat", [Threat.of(6), Threat.of(6, "feature")], ids=str)
 def test_on_a_linear_network_it_finds_the_sites_of_largest_gain(threat, linear, gains, play):
     """Six sites matter, of different weights, and five of them are not enough."""
-    problem = linear(10, Threat(pixels=10), count=8)
+    problem = linear(10, Threat.of(10), count=8)
     model, images = problem.model, problem.images
     sites = threat.view(images)
     heavy = torch.arange(6) * 11 + 3
@@ -112,7 +115,7 @@ def test_on_a_linear_network_it_finds_the_sites_of_largest_gain(threat, linear, 
 
 
 def test_sites_are_cut_off_whole_or_by_element(small):
-    problem, threat = small(count=1), Threat(pixels=4)
+    problem, threat = small(count=1), Threat.of(4)
     for elementwise, expected in ((False, [0.5, 0.01, -0.2]), (True, [0.5, 0.0, 0.0])):
         attack = SigmaZero(steps=10, elementwise=elementwise)
         state = attack.start(problem.rows(threat))
@@ -126,7 +129,7 @@ def test_sites_are_cut_off_whole_or_by_element(small):
 def test_the_threshold_rises_while_fooled_and_falls_otherwise(small):
     problem = small(count=2)
     attack = SigmaZero(steps=4)
-    state = attack.start(problem.rows(Threat(pixels=4)))
+    state = attack.start(problem.rows(Threat.of(4)))
     logits = torch.full((2, 4), -1.0)
     logits[0, problem.labels[0]] = 2.0
     logits[1, (problem.labels[1] + 1) % 4] = 2.0
@@ -138,7 +141,7 @@ def test_the_threshold_rises_while_fooled_and_falls_otherwise(small):
 def test_the_count_is_of_fooled_iterates_only(small):
     problem = small(count=2)
     attack = SigmaZero(steps=4)
-    state = attack.start(problem.rows(Threat(pixels=4)))
+    state = attack.start(problem.rows(Threat.of(4)))
     assert state.fewest.tolist() == [31, 31]
     state.perturbation[:, 0, :3] = 0.1
     state.perturbation[:, 1, 2:5] = -0.1
@@ -151,6 +154,6 @@ def test_the_count_is_of_fooled_iterates_only(small):
 
 def test_iterates_beyond_the_budget_are_no_hits(trained, drive):
     """The engine sees denser misclassified iterates first and must not take them."""
-    outcomes = drive(SigmaZero(steps=60), trained.first(16), Threat(pixels=8))
+    outcomes = drive(SigmaZero(steps=60), trained.first(16), Threat.of(8))
     assert any(outcome.fooled for outcome in outcomes)
     assert all(outcome.sites <= 8 and not outcome.violation for outcome in outcomes)

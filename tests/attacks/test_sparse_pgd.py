@@ -6,7 +6,7 @@ import torch
 from robust0.attacks.base import Reply
 from robust0.attacks.sparse_pgd import SparsePGD
 from robust0.testing import check_attack
-from robust0.threat import Threat
+from robust0.threats import Threat
 
 
 def gradient_of(problem, images, labels):
@@ -16,7 +16,7 @@ def gradient_of(problem, images, labels):
 
 
 def test_with_all_sites_it_is_plain_sign_ascent(small, play):
-    problem, threat = small(count=6), Threat(pixels=30)
+    problem, threat = small(count=6), Threat.of(30)
     attack = SparsePGD(steps=12, projected=False, patience=10**6)
     state = attack.start(problem.rows(threat))
     clean = problem.images
@@ -29,9 +29,9 @@ def test_with_all_sites_it_is_plain_sign_ascent(small, play):
 
 
 @pytest.mark.parametrize("projected", [True, False])
-@pytest.mark.parametrize("threat", [Threat(pixels=7), Threat(features=11)], ids=str)
+@pytest.mark.parametrize("threat", [Threat.of(7), Threat.of(11, "feature")], ids=str)
 def test_one_step_follows_the_formulas(projected, threat, linear):
-    problem = linear(10, Threat(pixels=10))
+    problem = linear(10, Threat.of(10))
     attack = SparsePGD(projected=projected)
     state = attack.start(problem.rows(threat))
     logits, magnitude, mask = state.logits.clone(), state.magnitude.clone(), state.mask.clone()
@@ -61,7 +61,7 @@ def test_one_step_follows_the_formulas(projected, threat, linear):
 def test_a_mask_rests_only_where_there_is_no_gradient(small, size, compat, rests):
     problem = small(count=3)
     attack = SparsePGD(compat=compat)
-    state = attack.start(problem.rows(Threat(pixels=4)))
+    state = attack.start(problem.rows(Threat.of(4)))
     logits = state.logits.clone()
     attack.tell(state, Reply(torch.zeros(3, 4), torch.full_like(state.clean, size)))
     assert torch.equal(state.logits, logits) is rests
@@ -75,7 +75,7 @@ def test_a_mask_rests_only_where_there_is_no_gradient(small, size, compat, rests
 def test_stalls_are_counted_per_row(reinit, after, small):
     problem = small(count=1)
     attack = SparsePGD(reinit=reinit, patience=10)
-    state = attack.start(problem.rows(Threat(pixels=4)))
+    state = attack.start(problem.rows(Threat.of(4)))
     state.logits = 0.1 * state.mask.float()  # one step is enough to enter the support
     counts = []
     for support_changes in (False, True, False):
@@ -91,7 +91,7 @@ def test_stalls_are_counted_per_row(reinit, after, small):
 def test_a_stuck_row_draws_a_new_mask_and_looks_at_it_first(small):
     problem = small(count=2)
     attack = SparsePGD(patience=2)
-    state = attack.start(problem.rows(Threat(pixels=4)))
+    state = attack.start(problem.rows(Threat.of(4)))
     still = Reply(torch.zeros(2, 4), torch.zeros_like(state.clean))
     for _ in range(2):
         assert attack.wants_gradient(state).all()
@@ -110,7 +110,7 @@ def test_compat_redraws_and_takes_the_step_of_the_old_mask(small):
     attack = SparsePGD(patience=1, compat="icml2024")
     assert attack.notes == ("compat icml2024",)
     assert attack.reinit == "cumulative"
-    state = attack.start(problem.rows(Threat(pixels=4)))
+    state = attack.start(problem.rows(Threat.of(4)))
     attack.tell(state, Reply(torch.zeros(2, 4), torch.zeros_like(state.clean)))
     assert attack.wants_gradient(state).all()
     state.magnitude = torch.zeros_like(state.magnitude)  # so that the mask takes no step
@@ -127,7 +127,7 @@ def test_the_newer_release_looks_at_a_new_mask_first_and_climbs_the_margin_when_
     attack = SparsePGD(patience=1, compat="tpami2025", loss="ce", reinit="consecutive")
     assert (attack.loss, attack.reinit) == ("adaptive", "cumulative")
     assert attack.notes == ("compat tpami2025",)
-    state = attack.start(problem.rows(Threat(pixels=4)))
+    state = attack.start(problem.rows(Threat.of(4)))
     attack.tell(state, Reply(torch.zeros(2, 4), torch.zeros_like(state.clean)))
     assert not attack.wants_gradient(state).any()
     logits, magnitude = state.logits.clone(), state.magnitude.clone()
@@ -139,7 +139,7 @@ def test_the_newer_release_looks_at_a_new_mask_first_and_climbs_the_margin_when_
 
 def test_the_adaptive_loss_is_the_margin_below_a_half_and_cross_entropy_above(small):
     problem = small(count=4)
-    state = SparsePGD().start(problem.rows(Threat(pixels=4)))
+    state = SparsePGD().start(problem.rows(Threat.of(4)))
     leads = torch.tensor([-1.0, 0.25, 0.5, 3.0])
     logits = torch.zeros(4, 4).scatter(1, problem.labels[:, None], leads[:, None])
     logits.requires_grad_()
@@ -156,7 +156,7 @@ def test_the_adaptive_loss_is_the_margin_below_a_half_and_cross_entropy_above(sm
 def test_where_every_site_is_used_no_mask_is_drawn_anew(small):
     problem = small(count=3)
     attack = SparsePGD(steps=9, patience=1)
-    state = attack.start(problem.rows(Threat(pixels=problem.images[0, 0].numel())))
+    state = attack.start(problem.rows(Threat.of(problem.images[0, 0].numel())))
     for _ in range(9):
         assert attack.wants_gradient(state).all()
         attack.tell(state, Reply(torch.zeros(3, 4), torch.ones_like(state.clean)))
@@ -165,7 +165,7 @@ def test_where_every_site_is_used_no_mask_is_drawn_anew(small):
 @pytest.mark.parametrize("shape", [(1, 28, 28), (3, 43, 57)])
 def test_steps_on_an_odd_number_of_sites_do_not_depend_on_company(shape, small):
     """Kernels round the last few entries of a tensor, which are not whole vectors, otherwise."""
-    problem, threat = small(count=7, shape=shape), Threat(pixels=30)
+    problem, threat = small(count=7, shape=shape), Threat.of(30)
     attack = SparsePGD(projected=False)
     together = attack.start(problem.rows(threat))
     alone = [together.take(torch.tensor([row])) for row in range(7)]
@@ -179,13 +179,13 @@ def test_steps_on_an_odd_number_of_sites_do_not_depend_on_company(shape, small):
 
 
 def test_the_margin_still_pulls_where_cross_entropy_has_saturated(linear, play):
-    problem = linear(10, Threat(pixels=10), count=4)
+    problem = linear(10, Threat.of(10), count=4)
     problem.model.weight.data *= 1000
     problem.model.bias *= 1000
     moved = {}
     for loss in ("ce", "margin"):
         attack = SparsePGD(loss=loss, projected=False)
-        state = attack.start(problem.rows(Threat(pixels=10)))
+        state = attack.start(problem.rows(Threat.of(10)))
         before = state.magnitude.clone()
         play(attack, state, problem.model)
         moved[loss] = not torch.equal(state.magnitude, before)

@@ -7,7 +7,7 @@ from robust0.attacks.base import Reply, Rows
 from robust0.attacks.sparse_rs import SparseRS, distinct, swap_sizes, words_needed
 from robust0.losses import cross_entropy, margin
 from robust0.rng import Stream
-from robust0.threat import Threat
+from robust0.threats import Threat
 
 STREAM = Stream.of("sparse-rs test")
 
@@ -96,7 +96,7 @@ def test_the_search_keeps_its_invariants(channels, budget, pixelwise, loss, seed
     state = attack.start(rows_of(images, threat))
     for query in range(30):
         before, asked, trial = state.lowest.clone(), attack.ask(state), state.trial.clone()
-        assert int(threat.count(images, asked).max()) <= budget
+        assert int(threat.distance(images, asked).max()) <= budget
         view = threat.view(asked)
         changed = threat.changed(images, asked)[:, None].expand_as(view)
         assert set(view[changed].tolist()) <= {0.0, 1.0}
@@ -114,7 +114,7 @@ def test_the_search_keeps_its_invariants(channels, budget, pixelwise, loss, seed
 
 
 def test_each_query_swaps_as_many_sites_as_the_schedule_says():
-    images, threat = torch.rand(6, 3, 16, 16), Threat(pixels=20)
+    images, threat = torch.rand(6, 3, 16, 16), Threat.of(20)
     attack = SparseRS(queries=100)
     state = attack.start(rows_of(images, threat))
     sizes = swap_sizes(100, 0.8, 20, 236)
@@ -131,7 +131,7 @@ def test_new_sites_and_colours_are_uniform():
     ids = torch.arange(4000)
     images = torch.full((4000, 3, 2, 4), 0.5)
     attack = SparseRS(queries=10, p_init=0.01)
-    state = attack.start(rows_of(images, Threat(pixels=3), ids))
+    state = attack.start(rows_of(images, Threat.of(3), ids))
     attack.tell(state, Reply(torch.ones(4000, 3)))
     moved = state.pairs >> 3 != state.trial >> 3
     assert moved.sum(dim=1).eq(1).all()
@@ -146,7 +146,7 @@ def test_new_sites_and_colours_are_uniform():
 def test_a_single_swap_never_repaints_what_is_there():
     """On an image of corner colours an eighth of the draws would change nothing."""
     images = torch.ones(2000, 3, 2, 4)
-    state = SparseRS(queries=10, p_init=0.01).start(rows_of(images, Threat(pixels=3)))
+    state = SparseRS(queries=10, p_init=0.01).start(rows_of(images, Threat.of(3)))
     SparseRS(queries=10, p_init=0.01).tell(state, Reply(torch.ones(2000, 3)))
     corners = (state.trial & 7)[state.pairs >> 3 != state.trial >> 3]
     counts = corners.bincount(minlength=8)
@@ -156,7 +156,7 @@ def test_a_single_swap_never_repaints_what_is_there():
     assert float(((counts[:7] - expected) ** 2 / expected).sum()) < 22.5  # 6 degrees
 
 
-@pytest.mark.parametrize("threat", [Threat(pixels=6), Threat(features=18)], ids=str)
+@pytest.mark.parametrize("threat", [Threat.of(6), Threat.of(18, "feature")], ids=str)
 def test_where_all_sites_are_used_they_are_recoloured(threat):
     images = torch.rand(8, 3, 2, 3)
     attack = SparseRS(queries=40, p_init=0.01)
@@ -170,14 +170,14 @@ def test_where_all_sites_are_used_they_are_recoloured(threat):
 def test_settings_that_need_no_gradient(small, drive):
     attack = SparseRS(queries=7)
     assert attack.black_box
-    outcomes = drive(attack, small(count=3), Threat(pixels=1))
+    outcomes = drive(attack, small(count=3), Threat.of(1))
     assert {outcome.backwards for outcome in outcomes} == {0}
-    assert attack.passes(Threat(pixels=1), (3, 6, 5), 4) == 7
+    assert attack.passes(Threat.of(1), (3, 6, 5), 4) == 7
 
 
 def test_a_tie_is_not_an_improvement():
     attack = SparseRS(queries=10)
-    state = attack.start(rows_of(torch.rand(5, 3, 4, 6), Threat(pixels=3)))
+    state = attack.start(rows_of(torch.rand(5, 3, 4, 6), Threat.of(3)))
     level = Reply(torch.tensor([[2.0, 0.0, 1.0]]).expand(5, -1))
     attack.tell(state, level)
     pairs = state.pairs.clone()

@@ -8,12 +8,13 @@ from pathlib import Path
 import numpy as np
 
 from robust0.auditing import store
-from robust0.auditing.attempts import Attempts, Sparse, write_attempts
+from robust0.auditing.attempts import Attempts, write_attempts
 from robust0.auditing.facts import AttackFacts, Facts, RunFile, write_checks, write_run
 from robust0.auditing.finish import write_clean, write_report
 from robust0.auditing.plan import Book
 from robust0.auditing.summary import plan_of, summarise
 from robust0.records import CLEAN, Flag, Report, RunInfo, Settings, Subject, Verdict
+from robust0.threats.perturbation import Perturbation
 
 ATTACKS = ("sparse-pgd-p", "sparse-pgd-u", "sparse-rs", "guided-swap")
 SAA = ATTACKS[:3]
@@ -80,7 +81,7 @@ def facts_of(recipe: Recipe, ids: Sequence[int]) -> Facts:
         ),
         settings=Settings(
             recipe="ef" * 32, mode=recipe.mode, effort=recipe.effort, seed=recipe.seed,
-            budgets=tuple(recipe.budgets), unit=recipe.unit, compute_rows=16,
+            budgets=tuple(recipe.budgets), unit=recipe.unit, batch_size=16,
             search_dtype="float32", compiled=False, device="cpu", torch="2.15.0",
         ),
         thorough=recipe.thorough,
@@ -118,12 +119,12 @@ def verdicts_of(recipe: Recipe, facts: Facts, ids: Sequence[int], labels: Sequen
 
 
 def _verdict(recipe, image, label, attack, budget, fooled, prediction) -> Verdict:
-    pruned = 1 + image % budget if budget else 0
+    needed = 1 + image % budget if budget else 0
     margin = (-0.5 if fooled else 0.5) - (image % 7) / 100 * (-1 if not fooled else 1)
     return Verdict(
         image=image, label=int(label), attack=attack, revision=recipe.revision, unit=recipe.unit,
         budget=budget, fooled=bool(fooled), prediction=int(prediction), margin=margin,
-        sites=budget, pruned=pruned, forwards=120 + image % 5, backwards=100 if attack != CLEAN
+        distance=budget, needed=needed, forwards=120 + image % 5, backwards=100 if attack != CLEAN
         else 0, fragile=image % 13 == 0, violation="",
     )  # fmt: skip
 
@@ -136,9 +137,9 @@ def attempts_of(recipe: Recipe, book: Book) -> dict:
         if verdict.attack == CLEAN:
             continue
         draw = np.random.default_rng([verdict.image, verdict.budget, len(verdict.attack)])
-        sites = draw.choice(total, verdict.pruned, replace=False).astype(np.int32)
-        values = draw.integers(0, 2, (verdict.pruned, per_site)).astype(np.float32)
-        found[key] = Sparse(sites, values)
+        sites = draw.choice(total, verdict.needed, replace=False).astype(np.int32)
+        values = draw.integers(0, 2, (verdict.needed, per_site)).astype(np.float32)
+        found[key] = Perturbation(sites, values)
     return found
 
 

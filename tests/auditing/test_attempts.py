@@ -4,10 +4,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from robust0.attacks.engine import Attempt
-from robust0.auditing.attempts import Attempts, Sparse, merged, read_attempts, write_attempts
+from robust0.auditing.attempts import Attempts, merged, read_attempts, write_attempts
 from robust0.errors import RunError
-from robust0.threat import Threat
+from robust0.threats import Threat
+from robust0.threats.perturbation import Perturbation
 
 SHAPE = (3, 4, 5)
 
@@ -29,7 +29,7 @@ def collections(draw):
         values = draw(st.lists(st.floats(0, 1, width=32), min_size=groups * len(sites),
                                max_size=groups * len(sites)))  # fmt: skip
         array = np.array(values, np.float32).reshape(len(sites), groups)
-        found[key] = Sparse(np.array(sites, np.int32), array)
+        found[key] = Perturbation(np.array(sites, np.int32), array)
     return Attempts(unit, SHAPE, found)
 
 
@@ -43,24 +43,27 @@ def test_what_is_written_is_read(tmp_path_factory, attempts):
         attempts.unit, SHAPE, list(attempts.found),
     )  # fmt: skip
     for key, item in attempts.found.items():
-        assert np.array_equal(back.found[key].sites, item.sites)
+        assert np.array_equal(back.found[key].places, item.places)
         assert np.array_equal(back.found[key].values, item.values)
 
 
-@pytest.mark.parametrize("unit", ["pixel", "feature"])
-def test_paints_as_the_engine_does(unit):
-    clean = torch.rand(SHAPE, generator=torch.Generator().manual_seed(1))
-    groups = 3 if unit == "pixel" else 1
-    sites = torch.tensor([0, 7, 13])
-    values = torch.rand(groups, 3, generator=torch.Generator().manual_seed(2))
-    painted = Attempt(sites, values).paint(clean, Threat.of(3, unit))
-    sparse = Sparse(sites.int().numpy(), values.T.contiguous().numpy())
-    found = Attempts(unit, SHAPE, {(3, "a", 0): sparse})
-    assert np.array_equal(found.paint((3, "a", 0), clean.numpy()), painted.numpy())
+@pytest.mark.parametrize("unit", ["pixel", "feature", "row", "column", "patch:2"])
+def test_any_threat_is_stored_and_painted_back(tmp_path, unit):
+    draws = torch.Generator().manual_seed(1)
+    clean, other = torch.rand(2, 3, 4, 6, generator=draws)
+    threat = Threat.of(2, unit)
+    before, after = threat.view(clean[None]), threat.view(other[None])
+    before[:, :, [0, 2]] = after[:, :, [0, 2]]
+    attacked = threat.image(before, (3, 4, 6))[0]
+    kept = Attempts(unit, (3, 4, 6), {(2, "a", 0): threat.encode(clean, attacked)})
+    write_attempts(tmp_path / "a.safetensors", kept)
+    back = read_attempts(tmp_path / "a.safetensors")
+    assert np.array_equal(back.paint((2, "a", 0), clean.numpy()), attacked.numpy())
+    assert back.found[2, "a", 0].fits((3, 4, 6))
 
 
 def test_files_are_merged(tmp_path):
-    one = Sparse(np.array([1], np.int32), np.zeros((1, 3), np.float32))
+    one = Perturbation(np.array([1], np.int32), np.zeros((1, 3), np.float32))
     for number in range(3):
         write_attempts(
             tmp_path / f"{number}.safetensors",

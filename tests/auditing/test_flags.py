@@ -8,7 +8,7 @@ from torch import nn
 
 from robust0.auditing.flags import check
 from robust0.models.fast.oracle import Oracle, frozen
-from robust0.threat import Threat
+from robust0.threats import Threat
 
 CPU = torch.device("cpu")
 
@@ -154,4 +154,4 @@ def test_without_a_correct_image_there_is_nothing_to_attack(toy):
     with frozen(toy.network):
         oracle = Oracle(toy.network, 16, CPU)
         fetch = lambda positions: (images, labels, torch.arange(4))  # noqa: E731
-        assert list(check(oracle, fetch, range(4), [], Threat(pixels=2), 0)) == []
+        assert list(check(oracle, fetch, range(4), [], Threat.of(2), 0)) == []

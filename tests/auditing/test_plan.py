@@ -7,7 +7,7 @@ from robust0.records import CLEAN, Verdict
 def verdict(image, attack=CLEAN, budget=0, fooled=False):
     return Verdict(
         image=image, label=0, attack=attack, revision=1, unit="pixel", budget=budget, fooled=fooled,
-        prediction=1, margin=0.0, sites=0, pruned=0, forwards=1, backwards=0, fragile=False,
+        prediction=1, margin=0.0, distance=0, needed=0, forwards=1, backwards=0, fragile=False,
         violation="",
     )  # fmt: skip
 

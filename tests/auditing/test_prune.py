@@ -2,11 +2,10 @@ import pytest
 import torch
 from torch import nn
 
-from robust0.attacks.engine import Attempt
 from robust0.attacks.judge import FRAGILE, judge
 from robust0.auditing.prune import prune
 from robust0.models.fast.oracle import Oracle, frozen
-from robust0.threat import Threat
+from robust0.threats import Threat
 
 CPU = torch.device("cpu")
 
@@ -27,17 +26,21 @@ class Linear(nn.Module):
 def posed(unit, *, count=24, sites=12, seed=0):
     """Hits on a linear model: random sites at their best corner, more than are needed."""
     draws = torch.Generator().manual_seed(seed)
-    weight = torch.randn(3, 5, 6, generator=draws)
-    clean = torch.rand(count, 3, 5, 6, generator=draws)
+    weight = torch.randn(3, 6, 6, generator=draws)
+    clean = torch.rand(count, 3, 6, 6, generator=draws)
     threat = Threat.of(sites, unit)
     _, total = threat.shape(clean)
     flat, best = threat.view(clean), threat.view((weight < 0).float().expand_as(clean))
-    attempts = []
+    attempts, taken = [], []
     for row in range(count):
         chosen = torch.randperm(total, generator=draws)[:sites].sort().values
-        attempts.append(Attempt(chosen, best[row][:, chosen].clone()))
+        hit = flat[row : row + 1].clone()
+        hit[0, :, chosen] = best[row][:, chosen]
+        attempts.append(threat.encode(clean[row], threat.image(hit, (3, 6, 6))[0]))
+        taken.append(chosen)
     gains = (threat.view(weight[None]) * (flat - best)).sum(dim=1)  # (B, S) what a site takes away
-    taken = torch.stack([gains[row, a.sites].sum() for row, a in enumerate(attempts)])
+    chosen = torch.stack(taken)
+    taken = gains.gather(1, chosen).sum(dim=1)
     before = (clean * weight).flatten(1).sum(dim=1)
     # Half of what each hit takes away is needed: every hit holds with room to spare.
     bias = float((taken / 2 - before).median())
@@ -45,23 +48,26 @@ def posed(unit, *, count=24, sites=12, seed=0):
     score = before + bias
     keep = [row for row in range(count) if 0.05 < float(score[row]) < float(taken[row]) - 0.05]
     assert len(keep) >= 8
-    return model, threat, clean[keep], [attempts[row] for row in keep], gains[keep], score[keep]
+    used = gains.gather(1, chosen)
+    return model, threat, clean[keep], [attempts[row] for row in keep], used[keep], score[keep]
 
 
-@pytest.mark.parametrize("unit", ["pixel", "feature"])
-def test_on_a_linear_model_pruning_is_optimal(unit):
-    model, threat, clean, attempts, gains, score = posed(unit)
+@pytest.mark.parametrize(
+    ("unit", "sites"), [("pixel", 12), ("feature", 12), ("row", 5), ("column", 4), ("patch:2", 7)]
+)
+def test_on_a_linear_model_pruning_is_optimal(unit, sites):
+    model, threat, clean, attempts, gains, score = posed(unit, sites=sites)
     labels = torch.zeros(len(clean), dtype=torch.int64)
     with frozen(model):
         found = prune(Oracle(model, 16, CPU), threat, clean, attempts, labels)
     for row, (less, attempt) in enumerate(zip(found, attempts, strict=True)):
-        best = gains[row, attempt.sites].sort(descending=True).values
+        best = gains[row].sort(descending=True).values
         # Sites act independently: the fewest are the strongest ones. Of two logits, a half of the
         # score and its opposite, the spread is half the score.
         needed = score[row] + FRAGILE * score[row].abs() / 2
         fewest = int((best.cumsum(dim=0) <= needed).sum()) + 1
-        assert less.sites == fewest == len(less.attempt.sites)
-        assert set(less.attempt.sites.tolist()) <= set(attempt.sites.tolist())
+        assert less.distance == fewest
+        assert set(less.attempt.places.tolist()) <= set(attempt.places.tolist())
 
 
 def test_what_is_left_is_verified_and_keeps_its_colours():
@@ -71,7 +77,10 @@ def test_what_is_left_is_verified_and_keeps_its_colours():
         oracle = Oracle(model, 16, CPU)
         found = prune(oracle, threat, clean, attempts, labels)
         images = torch.stack(
-            [p.attempt.paint(c, threat) for p, c in zip(found, clean, strict=True)]
+            [
+                torch.from_numpy(p.attempt.paint(c.numpy()))
+                for p, c in zip(found, clean, strict=True)
+            ]
         )
         verdict = judge(oracle, threat, clean, images, labels)
     assert verdict.fooled.all()
@@ -79,8 +88,8 @@ def test_what_is_left_is_verified_and_keeps_its_colours():
     assert [p.margin for p in found] == verdict.margin.tolist()
     assert [p.prediction for p in found] == verdict.prediction.tolist()
     for less, attempt in zip(found, attempts, strict=True):
-        colours = dict(zip(attempt.sites.tolist(), attempt.values.T.tolist(), strict=True))
-        for site, value in zip(less.attempt.sites.tolist(), less.attempt.values.T, strict=True):
+        colours = dict(zip(attempt.places.tolist(), attempt.values.tolist(), strict=True))
+        for site, value in zip(less.attempt.places.tolist(), less.attempt.values, strict=True):
             assert value.tolist() == colours[site]
 
 
@@ -94,7 +103,7 @@ def test_a_hit_costs_at_most_one_call_per_site_and_fewer_if_rows_can_ask_ahead(r
         with frozen(model):
             prune(oracle, threat, image[None], [attempt], labels)
         # The scale, the gradient, and the last look.
-        assert model.calls <= most * len(attempt.sites) + 3
+        assert model.calls <= most * len(attempt.places) + 3
 
 
 def test_company_does_not_matter():
@@ -108,7 +117,7 @@ def test_company_does_not_matter():
             for row in range(len(clean))
         ]
     for one, other in zip(together, alone, strict=True):
-        assert torch.equal(one.attempt.sites, other.attempt.sites)
+        assert one.attempt.places.tolist() == other.attempt.places.tolist()
         assert one.margin == other.margin
 
 
@@ -131,11 +140,9 @@ def test_a_hit_by_a_hair_is_left_as_it_is():
     clean = torch.full((1, 1, 2, 2), 0.5)
     # All four pixels black: the score falls from 2 + bias to bias = -0.0001.
     model = Linear(weight, -1e-4)
-    attempt = Attempt(torch.arange(4), torch.zeros(1, 4))
+    attempt = Threat.of(4).encode(clean[0], torch.zeros(1, 2, 2))
     with frozen(model):
-        (less,) = prune(
-            Oracle(model, 16, CPU), Threat(pixels=4), clean, [attempt], torch.tensor([0])
-        )
+        (less,) = prune(Oracle(model, 16, CPU), Threat.of(4), clean, [attempt], torch.tensor([0]))
     assert less.fooled
     assert less.fragile
-    assert less.sites == 4
+    assert less.distance == 4

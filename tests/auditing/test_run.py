@@ -102,7 +102,7 @@ def test_every_verdict_is_proved_by_its_attempt(make_job, toy, tmp_path):
     for verdict, answer, count in zip(verdicts, logits, changed.tolist(), strict=True):
         assert verdict.prediction == int(answer.argmax())
         assert verdict.fooled == (verdict.prediction != verdict.label)
-        assert count == verdict.pruned <= verdict.sites <= verdict.budget
+        assert count == verdict.needed <= verdict.distance <= verdict.budget
         others = torch.cat([answer[: verdict.label], answer[verdict.label + 1 :]])
         gap = float(answer[verdict.label] - others.max())
         assert verdict.margin == pytest.approx(gap, abs=1e-4)
@@ -148,7 +148,7 @@ def test_smaller_budgets_try_what_fell(make_job, tmp_path):
 def test_features_are_counted_one_by_one(make_job):
     report = ended(make_job(unit="feature", budgets=(20,), attacks=("sparse-pgd-u",)))
     assert report.results.settings.unit == "feature"
-    assert rows(report)["sparse-pgd-u"].median_sites <= 20
+    assert rows(report)["sparse-pgd-u"].median_distance <= 20
 
 
 def test_order_and_company_of_images_do_not_matter(make_job, toy, tmp_path):
@@ -202,7 +202,7 @@ class Rigid(nn.Module):
 def test_nothing_can_be_broken(make_job, toy):
     report = ended(make_job(network=Rigid(2), images=toy.images[:9], labels=torch.full((9,), 2)))
     assert report.results.budgets[0].ensembles[-1].robust.count == 9
-    assert rows(report)["sparse-rs"].median_sites is None
+    assert rows(report)["sparse-rs"].median_distance is None
     assert {flag.name for flag in report.results.flags if flag.fatal} == {
         "zero-gradients", "unbounded-control",
     }  # fmt: skip

@@ -133,9 +133,9 @@ def test_attempts_outside_the_image_are_refused(folder):
 def test_features_have_one_value_per_site(tmp_path):
     run = read_run(make_run(tmp_path / "run", Recipe(unit="feature")))
     key, attempt = next(iter(run.attempts.found.items()))
-    assert attempt.values.shape == (len(attempt.sites), 1)
+    assert attempt.values.shape == (len(attempt.places), 1)
     clean = run.clean.images[run.clean.rows()[key[2]]].astype(np.float32) / 255
-    assert 0 < (run.attempts.paint(key, clean) != clean).sum() <= len(attempt.sites)
+    assert 0 < (run.attempts.paint(key, clean) != clean).sum() <= len(attempt.places)
 
 
 def touch_all(folder):

@@ -5,10 +5,11 @@ import numpy as np
 import pytest
 
 from robust0.auditing import store
-from robust0.auditing.attempts import Attempts, Sparse, read_attempts
+from robust0.auditing.attempts import Attempts, read_attempts
 from robust0.auditing.store import Store, key_of, read_clock, read_verdicts
 from robust0.errors import RunError
 from robust0.records import CLEAN, Verdict
+from robust0.threats.perturbation import Perturbation
 
 SHAPE = (3, 2, 2)
 
@@ -17,13 +18,13 @@ def verdict(image, attack="a", *, fooled=True, margin=-0.1):
     clean = attack == CLEAN
     return Verdict(
         image=image, label=0, attack=attack, revision=1, unit="pixel", budget=0 if clean else 4,
-        fooled=fooled, prediction=1, margin=margin, sites=4, pruned=2, forwards=7, backwards=3,
+        fooled=fooled, prediction=1, margin=margin, distance=4, needed=2, forwards=7, backwards=3,
         fragile=False, violation="",
     )  # fmt: skip
 
 
 def attempt(image):
-    return Sparse(np.array([image % 4], np.int32), np.full((1, 3), 0.5, np.float32))
+    return Perturbation(np.array([image % 4], np.int32), np.full((1, 3), 0.5, np.float32))
 
 
 def opened(folder, rank=0):

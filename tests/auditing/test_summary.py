@@ -16,7 +16,7 @@ def facts(*, mode="battery", budgets=(4,), attacks=("w", "b"), thorough=False, e
     )  # fmt: skip
     settings = Settings(
         recipe="r", mode=mode, effort="quick", seed=0, budgets=budgets, unit="pixel",
-        compute_rows=16, search_dtype="float32", compiled=False, device="cpu", torch="2",
+        batch_size=16, search_dtype="float32", compiled=False, device="cpu", torch="2",
     )  # fmt: skip
     return Facts(
         subject=subject, settings=settings, thorough=thorough, class_names=("x", "y", "z"),
@@ -29,22 +29,22 @@ def facts(*, mode="battery", budgets=(4,), attacks=("w", "b"), thorough=False, e
     )  # fmt: skip
 
 
-def verdict(image, attack=CLEAN, budget=4, fooled=True, pruned=3, passes=10, **more):
+def verdict(image, attack=CLEAN, budget=4, fooled=True, needed=3, passes=10, **more):
     budget = 0 if attack == CLEAN else budget
     return Verdict(
         image=image, label=image % 3, attack=attack, revision=1, unit="pixel", budget=budget,
-        fooled=fooled, prediction=1, margin=-1.0 if fooled else 1.0, sites=4, pruned=pruned,
+        fooled=fooled, prediction=1, margin=-1.0 if fooled else 1.0, distance=4, needed=needed,
         forwards=passes, backwards=0, fragile=more.get("fragile", False),
         violation=more.get("violation", ""),
     )  # fmt: skip
 
 
 def run(given, hits, *, images=10, wrong=(9,)):
-    """Verdicts of a battery: ``hits`` maps (attack, budget) to {image: pruned sites}."""
+    """Verdicts of a battery: ``hits`` maps (attack, budget) to {image: sites needed}."""
     found = [verdict(image, fooled=image in wrong) for image in range(images)]
     for (attack, budget), broken in hits.items():
         found += [
-            verdict(image, attack, budget, fooled=image in broken, pruned=broken.get(image, 4))
+            verdict(image, attack, budget, fooled=image in broken, needed=broken.get(image, 4))
             for image in range(images)
             if image not in wrong
         ]
@@ -59,8 +59,8 @@ def test_battery_rows_are_each_attacks_own():
     results = run(facts(), {("w", 4): {0: 2, 1: 4}, ("b", 4): {1: 1}})
     assert (results.clean.count, results.clean.images) == (9, 10)
     w, b = rows(results)["w"], rows(results)["b"]
-    assert (w.attacked, w.broken, w.only, w.robust.count, w.median_sites) == (9, 2, 1, 7, 3)
-    assert (b.attacked, b.broken, b.only, b.robust.count, b.median_sites) == (9, 1, 0, 8, 1)
+    assert (w.attacked, w.broken, w.only, w.robust.count, w.median_distance) == (9, 2, 1, 7, 3)
+    assert (b.attacked, b.broken, b.only, b.robust.count, b.median_distance) == (9, 1, 0, 8, 1)
     (worst,) = results.budgets[0].ensembles
     assert (worst.name, worst.attacks, worst.robust.count) == ("worst-case", ("w", "b"), 7)
 
@@ -129,7 +129,7 @@ def test_classes_that_are_missing_or_thin_are_noted(labels, words):
 def test_nothing_to_attack():
     results = run(facts(), {("w", 4): {}, ("b", 4): {}}, wrong=range(10))
     row = rows(results)["w"]
-    assert (row.attacked, row.median_sites, row.median_passes, row.robust.count) == (
+    assert (row.attacked, row.median_distance, row.median_passes, row.robust.count) == (
         0,
         None,
         None,
@@ -144,7 +144,7 @@ def test_fragile_hits_and_violations_are_counted():
     found += [
         verdict(0, "w", fragile=True),
         verdict(1, "w", fooled=False, fragile=True),
-        verdict(2, "w", fooled=False, violation="too many sites"),
+        verdict(2, "w", fooled=False, violation="beyond the budget"),
     ]
     row = rows(summarise(facts(attacks=("w",)), found, ()))["w"]
     assert (row.fragile, row.violations, row.broken) == (1, 1, 1)

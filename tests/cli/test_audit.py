@@ -205,7 +205,7 @@ THIN = NetworkSpec("test_resnet", 10, (3, 32, 32), (0.4, 0.5, 0.6), (0.2, 0.2, 0
 def checkpoint(place):
     """A real checkpoint of a thin network for CIFAR-10, untrained."""
     metadata = Metadata.of(
-        THIN, dataset="cifar10", method="fast-ls-l0", eval_budget=Budget(unit="pixel", sites=3)
+        THIN, dataset="cifar10", method="fast-ls-l0", eval_budget=Budget(unit="pixel", amount=3)
     )
     save(place / "thin.safetensors", build(THIN), metadata)
     return ["audit", "thin.safetensors", "--images", "16", "--effort", "smoke",
@@ -372,7 +372,7 @@ def test_a_cheating_attack_is_exit_3(capfd, monkeypatch):
     assert run([*RUN, "-o", "run", "--fail-under", "clean=99"]) == 3
     captured = capfd.readouterr()
     assert "broke their own promises" in captured.err
-    assert "! violation: sparse-rs (36, too many sites)" in captured.err
+    assert "! violation: sparse-rs (36, beyond the budget)" in captured.err
     assert "violation" in captured.out
 
 

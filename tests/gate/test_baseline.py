@@ -50,12 +50,12 @@ def test_stored_values_are_the_same_float32(tmp_path):
     folder = make_run(tmp_path / "run", recipe)
     run = read_run(folder)
     for attempt in run.attempts.found.values():
-        draw = np.random.default_rng(len(attempt.sites))
+        draw = np.random.default_rng(len(attempt.places))
         attempt.values[:] = draw.random(attempt.values.shape, dtype=np.float32)
     for stored in of_run(run, attempts=1000).attempts:
         kept = run.attempts.found[stored.budget, stored.attack, stored.image]
         assert np.array_equal(np.array(stored.values, dtype=np.float32), kept.values)
-        assert list(stored.sites) == kept.sites.tolist()
+        assert list(stored.places) == kept.places.tolist()
 
 
 def test_attempts_are_the_lowest_margins_per_image_survivors_first(run):

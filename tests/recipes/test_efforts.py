@@ -5,7 +5,7 @@ from robust0.attacks.battery import EFFORTS, battery, budget_of, groups
 from robust0.errors import RecipeError
 from robust0.recipes.efforts import attack_names
 from robust0.recipes.load import load_recipe
-from robust0.threat import Threat
+from robust0.threats import Threat
 
 
 def audit(*overrides, recipe="cifar10"):
@@ -20,7 +20,7 @@ def test_every_attack_searches_longer_with_more_effort():
     for attack in ATTACKS.members().values():
         assert tuple(attack.efforts) == EFFORTS
         made = [attack(**budget_of(attack, effort)) for effort in EFFORTS]
-        passes = [one.passes(Threat(pixels=5), (3, 8, 8), 4) for one in made]
+        passes = [one.passes(Threat.of(5), (3, 8, 8), 4) for one in made]
         assert passes[:3] == sorted(passes[:3])
         assert len(set(passes[:3])) == 3
 

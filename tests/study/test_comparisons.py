@@ -11,7 +11,7 @@ from robust0.study.gradients import gradient_gap
 from robust0.study.interpolate import along
 from robust0.study.overlap import chance_distance, chance_location, chance_overlap, overlaps
 from robust0.study.perturb import AuditAttack, StudyImages, TrainingAttack, class_count
-from robust0.threat import Threat
+from robust0.threats import Threat
 from robust0.training.methods.inner import SparsePGDInner
 from tests.study.tiny import images_and_labels, tiny_network
 
@@ -26,7 +26,7 @@ def test_distances_of_known_perturbations():
     clean = torch.zeros(1, 3, 4, 4)
     first = painted(clean, [0, 1, 2, 3], 1.0)
     second = painted(painted(clean, [2], 1.0), [3, 4, 5], 0.5)
-    found = overlaps(Threat(pixels=4), clean, first, second)
+    found = overlaps(Threat.of(4), clean, first, second)
     # They differ at 0, 1, 4, 5 and in the colour of 3; both change 2 and 3.
     assert found.distance.tolist() == [5 / 8]
     assert found.location.tolist() == [4 / 8]
@@ -38,7 +38,7 @@ def test_disjoint_is_one_equal_is_zero_and_untouched_images_are_left_out():
     clean = torch.zeros(3, 3, 4, 4)
     first = painted(clean, [0, 1], 1.0)
     second = torch.cat([first[:1], painted(clean[:1], [5, 6], 1.0), clean[:1]])
-    found = overlaps(Threat(pixels=2), clean, first, second)
+    found = overlaps(Threat.of(2), clean, first, second)
     assert found.rows.tolist() == [0, 1]
     assert found.distance.tolist() == found.location.tolist() == [0.0, 1.0]
     assert found.overlap.tolist() == [1.0, 0.0]
@@ -53,7 +53,7 @@ def test_chance_levels_are_what_blind_draws_do(first, second):
     for size, lane, value in ((first, 0, 1.0), (second, 1, 0.5)):
         chosen = stream.subset(ids, zero, size, sites, lane)
         images.append(clean.flatten(2).scatter(2, chosen[:, None], value).view_as(clean))
-    found = overlaps(Threat(pixels=1), clean, *images)
+    found = overlaps(Threat.of(1), clean, *images)
     assert found.overlap.mean().item() == pytest.approx(chance_overlap(first, sites), rel=0.05)
     expected = chance_distance(first, second, sites)
     assert found.distance.mean().item() == pytest.approx(expected, abs=2e-3)
@@ -112,7 +112,7 @@ def study_images(count=6, size=8):
 
 
 def attacks():
-    threat = Threat(pixels=3)
+    threat = Threat.of(3)
     return [
         TrainingAttack("one-step", SparsePGDInner(), threat),
         AuditAttack("sparse-rs", "sparse-rs", SparseRS(queries=20), threat),

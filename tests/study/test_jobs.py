@@ -16,7 +16,7 @@ from robust0.study.run import run_study
 from robust0.study.subjects import Studied, StudyScope
 from robust0.study.tables import rows_of
 from robust0.study.training import RecordedRun, overfitting_moment, training_job
-from robust0.threat import Threat
+from robust0.threats import Threat
 from robust0.training.methods.inner import SparsePGDInner
 from tests.study.tiny import images_and_labels, tiny_network
 
@@ -24,8 +24,8 @@ from tests.study.tiny import images_and_labels, tiny_network
 def scope(seed=0):
     images, labels = images_and_labels(12)
     attacks = (
-        TrainingAttack("one step", SparsePGDInner(), Threat(pixels=3), seed),
-        TrainingAttack("four steps", SparsePGDInner(steps=4), Threat(pixels=2), seed),
+        TrainingAttack("one step", SparsePGDInner(), Threat.of(3), seed),
+        TrainingAttack("four steps", SparsePGDInner(steps=4), Threat.of(2), seed),
     )
     models = [Studied(f"width {w}", tiny_network(w), f"weights {w}", attacks) for w in (1, 2)]
     return StudyScope(models, StudyImages(images, labels, torch.arange(12)), "data", seed)

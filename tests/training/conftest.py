@@ -12,7 +12,7 @@ from robust0.attacks.sparse_rs import SparseRS
 from robust0.data.augment import Shift
 from robust0.data.imageset import DataOrigin, TensorSet
 from robust0.rng import seeded
-from robust0.threat import Threat
+from robust0.threats import Threat
 from robust0.training.averaging import NoAveraging
 from robust0.training.job import TrainJob, Watch
 from robust0.training.methods.base import Method
@@ -48,7 +48,7 @@ def export(path: Path, network: nn.Module, metrics: dict) -> None:
 
 
 def make_job(folder: Path, **changes) -> TrainJob:
-    data, threat = make_data(), Threat(pixels=6)
+    data, threat = make_data(), Threat.of(6)
     rows = torch.arange(80)
     job = TrainJob(
         title="toy",
@@ -69,9 +69,7 @@ def make_job(folder: Path, **changes) -> TrainJob:
         averaging=NoAveraging(),
         optim=SGD(),
         schedule=OneCycle(),
-        watch=Watch(
-            (("sparse-rs", SparseRS(queries=10)),), Threat(pixels=2), 16, 1, 0.0, stop=False
-        ),
+        watch=Watch((("sparse-rs", SparseRS(queries=10)),), Threat.of(2), 16, 1, 0.0, stop=False),
         epochs=4,
         batch_size=16,
         accumulate=1,

@@ -11,12 +11,12 @@ from robust0.attacks.sparse_pgd import SparsePGD
 from robust0.losses import cross_entropy, margin
 from robust0.models.fast.oracle import frozen
 from robust0.rng import Stream
-from robust0.threat import Threat
+from robust0.threats import Threat
 from robust0.training.methods.climb import Climb
 from robust0.training.methods.inner import Lesson, SparsePGDInner
 from robust0.training.methods.labels import one_hot
 
-PIXELS = Threat(pixels=6)
+PIXELS = Threat.of(6)
 
 
 def network(seed: int = 0) -> nn.Module:
@@ -57,13 +57,13 @@ def losses(net: nn.Module, images: torch.Tensor, given: Lesson) -> torch.Tensor:
         return cross_entropy(copy.deepcopy(net).eval()(images), given.target)
 
 
-@pytest.mark.parametrize("threat", [Threat(pixels=6), Threat(features=10)])
+@pytest.mark.parametrize("threat", [Threat.of(6), Threat.of(10, "feature")])
 @pytest.mark.parametrize("steps", [1, 20])
 def test_images_stay_in_budget_and_box_and_lose_accuracy(threat, steps):
     net = network()
     given = lesson(net, threat)
     found = SparsePGDInner(steps=steps)(net, given)
-    assert threat.count(given.images, found).max() <= threat.budget
+    assert threat.distance(given.images, found).max() <= threat.budget
     assert found.min() >= 0
     assert found.max() <= 1
     assert losses(net, found, given).mean() > losses(net, given.images, given).mean()
@@ -110,7 +110,7 @@ def test_best_never_lowers_the_loss_and_beats_last():
 
 def test_early_stopping_returns_the_first_misclassified_point():
     net = network()
-    given = lesson(net, Threat(pixels=12))
+    given = lesson(net, Threat.of(12))
     late = SparsePGDInner(steps=20, select="best")(net, given)
     early = SparsePGDInner(steps=20, select="best", stop_early=True)(net, given)
     fallen = copy.deepcopy(net).eval()(early).argmax(dim=1) != given.labels
@@ -120,7 +120,7 @@ def test_early_stopping_returns_the_first_misclassified_point():
 
 def test_one_switch_is_both_halves_of_early_stopping_and_each_can_be_set_alone():
     net = network()
-    given = lesson(net, Threat(pixels=12))
+    given = lesson(net, Threat.of(12))
     both = SparsePGDInner(steps=5, select="best", skip_misclassified=True, stop_early=True)
     switched = SparsePGDInner(steps=5, select="best", early_stopping=True)
     assert torch.equal(both(net, given), switched(net, given))

@@ -23,7 +23,7 @@ from robust0.events import (
     Watching,
 )
 from robust0.runs.folder import read_lines
-from robust0.threat import Threat
+from robust0.threats import Threat
 from robust0.training import loop, watch
 from robust0.training import snapshot as snapshots
 from robust0.training.guards import HealthCheck
@@ -335,9 +335,7 @@ def test_the_best_checkpoint_is_from_before_a_collapse_whatever_the_probe_says_l
     data._pixels[grey] = data._pixels[grey].float().mean(dim=1, keepdim=True).to(torch.uint8)
     job = make_job(tmp_path / "run", network=Collapsing(), data=data)
     job = replace(job, method=replace(job.method, inner=Telling()))
-    weak = replace(
-        job.watch, threat=Threat(pixels=1), attacks=(("sparse-rs", SparseRS(queries=1)),)
-    )
+    weak = replace(job.watch, threat=Threat.of(1), attacks=(("sparse-rs", SparseRS(queries=1)),))
     events = train(replace(job, watch=weak))
     epochs = [event for event in events if isinstance(event, EpochDone)]
     (alarmed,) = [event.epoch for event in events if isinstance(event, OverfittingSeen)]

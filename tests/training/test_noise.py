@@ -5,13 +5,13 @@ import torch
 from scipy import stats
 
 from robust0.rng import Stream
-from robust0.threat import Threat
+from robust0.threats import Threat
 from robust0.training.methods.noise import SparseNoise
 
 STREAM = Stream.of("noise test")
 
 
-@pytest.mark.parametrize("threat", [Threat(pixels=5), Threat(features=5)])
+@pytest.mark.parametrize("threat", [Threat.of(5), Threat.of(5, "feature")])
 def test_the_number_of_chosen_sites_is_uniform_on_0_to_2k(threat):
     ids = torch.arange(4400)
     clean = threat.view(
@@ -34,20 +34,20 @@ def test_every_site_is_equally_likely():
 
 
 @pytest.mark.parametrize("values", ["box", "uniform-colour"])
-@pytest.mark.parametrize("threat", [Threat(pixels=6), Threat(features=6)])
+@pytest.mark.parametrize("threat", [Threat.of(6), Threat.of(6, "feature")])
 def test_noise_stays_in_the_box_and_on_its_sites(values, threat):
     images = torch.rand(64, 3, 8, 8, generator=torch.Generator().manual_seed(1))
     noisy = SparseNoise(values=values)(images, torch.arange(64), STREAM, threat)
     assert noisy.shape == images.shape
     assert noisy.min() >= 0
     assert noisy.max() <= 1
-    assert threat.count(images, noisy).max() <= 12
-    assert threat.count(images, noisy).float().mean() > 3
+    assert threat.distance(images, noisy).max() <= 12
+    assert threat.distance(images, noisy).float().mean() > 3
 
 
 def test_draws_depend_on_the_id_not_on_the_company():
     images = torch.rand(4, 3, 8, 8, generator=torch.Generator().manual_seed(1))
-    noise, ids, threat = SparseNoise(), torch.tensor([7, 3, 900, 12]), Threat(pixels=6)
+    noise, ids, threat = SparseNoise(), torch.tensor([7, 3, 900, 12]), Threat.of(6)
     together = noise(images, ids, STREAM, threat)
     alone = torch.cat([noise(images[i : i + 1], ids[i : i + 1], STREAM, threat) for i in range(4)])
     assert torch.equal(together, alone)
@@ -55,5 +55,5 @@ def test_draws_depend_on_the_id_not_on_the_company():
 
 def test_a_budget_larger_than_the_image_noises_at_most_all_of_it():
     images = torch.rand(8, 1, 4, 4, generator=torch.Generator().manual_seed(1))
-    noisy = SparseNoise()(images, torch.arange(8), STREAM, Threat(pixels=16))
+    noisy = SparseNoise()(images, torch.arange(8), STREAM, Threat.of(16))
     assert noisy.shape == images.shape

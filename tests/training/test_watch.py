@@ -9,7 +9,7 @@ from torch import nn
 from robust0.attacks.guided_swap import GuidedSwap
 from robust0.attacks.sparse_rs import SparseRS
 from robust0.events import Watching
-from robust0.threat import Threat
+from robust0.threats import Threat
 from robust0.training import watch
 from robust0.training.job import Watch
 from robust0.training.watch import Reading, alarm
@@ -71,7 +71,7 @@ class Masked(nn.Module):
 def reading(job, *attacks):
     looking = watch.read(
         job.network, job.data, job.reserved, job.method,
-        Watch(attacks, Threat(pixels=4), 16, 1, 0.0, stop=False), 0,
+        Watch(attacks, Threat.of(4), 16, 1, 0.0, stop=False), 0,
     )  # fmt: skip
     said = []
     while True:

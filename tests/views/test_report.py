@@ -39,7 +39,7 @@ def test_everything_fits_every_width(mode, width):
             if row.robust is not None:
                 assert percent(row.robust) in text
                 assert interval(row.robust) in text
-            for value in (row.broken, row.only, row.median_sites, row.median_passes):
+            for value in (row.broken, row.only, row.median_distance, row.median_passes):
                 assert number(value) in text
             assert seconds(report.run.attack_seconds[row.name]) in text
         for row in result.ensembles:

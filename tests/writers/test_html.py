@@ -197,15 +197,15 @@ def test_examples_are_hits_spread_over_classes(tmp_path):
     images = [v.image for v in shown]
     assert len(images) == len(set(images))
     assert {v.label for v in shown[:3]} == {0, 1, 2}
-    pruned = [v.pruned for v in shown if v.label == 0]
-    assert pruned == sorted(pruned)
+    needed = [v.needed for v in shown if v.label == 0]
+    assert needed == sorted(needed)
     cards = examples(run)
     assert len(cards) == 24
     for card, verdict in zip(cards, shown, strict=False):
         clean = run.clean.images[run.clean.rows()[verdict.image]]
         with Image.open(io.BytesIO(base64.b64decode(card.clean.partition(",")[2]))) as picture:
             assert np.array_equal(np.asarray(picture)[::16, ::16], clean.transpose(1, 2, 0))
-        assert int(card.changed.split()[0]) <= verdict.pruned
+        assert int(card.changed.split()[0]) <= verdict.needed
         assert card.label != card.prediction
 
 

@@ -30,8 +30,8 @@ def save_model(
     spec = NetworkSpec(arch, 10, (3, 32, 32), (0.5,) * 3, (0.25,) * 3)
     known = {
         "dataset": "sample", "variant": "official", "method": "fast-ls-l0", "epochs": 7, "seed": 3,
-        "train_budget": Budget(unit="pixel", sites=18), "recipe": "ab" * 32,
-        "eval_budget": Budget(unit="pixel", sites=3),
+        "train_budget": Budget(unit="pixel", amount=18), "recipe": "ab" * 32,
+        "eval_budget": Budget(unit="pixel", amount=3),
     } | facts  # fmt: skip
     return save(path, network or build(spec), Metadata.of(spec, **known))
 

@@ -22,7 +22,7 @@ def test_what_is_written(made):
     assert card.sha256 == digest_of(zoo / f"{NAME}.safetensors")
     assert card.size == (zoo / f"{NAME}.safetensors").stat().st_size
     assert (card.dataset, card.method, card.epochs, card.seed) == ("sample", "fast-ls-l0", 7, 3)
-    assert (card.train_budget.sites, card.eval_budget.sites) == (18, 3)
+    assert (card.train_budget.amount, card.eval_budget.amount) == (18, 3)
     assert card.arch_args["num_classes"] == 10
     assert card.audit.images == 40
     assert [row.name for row in card.audit.robust][-2:] == ["saa", "worst-case"]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from robust0.rng import Stream
-    from robust0.threat import Threat
+    from robust0.threats import Threat
     from robust0.training.methods.labels import Forward, Targets
 
 

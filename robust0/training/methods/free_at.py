@@ -75,12 +75,15 @@ class FreeATMethod(Method):
 
     def adversarial(self, batch: StepBatch, micro: MicroBatch, images: Tensor) -> Tensor:  # noqa: ARG002
         """The images under the carried perturbation; their gradient is kept."""
-        from robust0.threat import top_mask
+        from robust0.threats.sparse import top_mask
 
         clean = self.threat.view(images)
-        mask = top_mask(self.carried["logits"][micro.places], self.threat.budget)
+        mask = top_mask(self.carried["logits"][micro.places], int(self.threat.budget))
         painted = (clean + self.carried["magnitude"][micro.places]).clamp(0, 1)
-        adversarial = torch.where(mask[:, None], painted, clean).view_as(images)
+        _, channels, height, width = images.shape
+        adversarial = self.threat.image(
+            torch.where(mask[:, None], painted, clean), (channels, height, width)
+        )
         adversarial = adversarial.detach().requires_grad_()
         self.asked.append((micro, images, adversarial))
         return adversarial
@@ -126,7 +129,7 @@ class FreeATMethod(Method):
         """One step of Sparse-PGD along the gradient that the backward left behind."""
         from robust0.attacks.base import Reply, Rows
         from robust0.attacks.sparse_pgd import SparsePGD
-        from robust0.threat import top_mask
+        from robust0.threats.sparse import top_mask
 
         slope = adversarial.grad
         if slope is None:
@@ -141,7 +144,7 @@ class FreeATMethod(Method):
         rows = Rows(images, micro.labels, micro.places, self.threat, moment.stream("free"), 0)
         state = attack.start(rows)
         state.logits = self.carried["logits"][micro.places]
-        state.mask = top_mask(state.logits, self.threat.budget)
+        state.mask = top_mask(state.logits, int(self.threat.budget))
         clean = state.clean
         state.magnitude = self.carried["magnitude"][micro.places].clamp(-clean, 1 - clean)
         attack.tell(state, Reply(slope.new_zeros(len(slope), 0), slope))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from robust0.rng import Stream
-    from robust0.threat import Threat
+    from robust0.threats import Threat
 
 _MULTI_STEP = "[Zhong24] multi-step training"
 _RELEASE = "[Zhong25] release: one-step training"

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from robust0.rng import Stream
-    from robust0.threat import Threat
+    from robust0.threats import Threat
 
 _COUNT, _SITES, _VALUES = 0, 1, 2  # lanes of the random stream
 
@@ -58,7 +58,7 @@ class SparseNoise:
     def __call__(self, images: Tensor, ids: Tensor, stream: Stream, threat: Threat) -> Tensor:
         """Images with random sites repainted."""
         clean = threat.view(images)
-        sites, chosen = self.draw(clean, ids, stream, threat.budget)
+        sites, chosen = self.draw(clean, ids, stream, int(threat.budget))
         width = sites.shape[1]
         draw = stream.uniform(ids, torch.zeros_like(ids), clean.shape[1] * width, _VALUES)
         draw = draw.view(len(ids), clean.shape[1], width)
@@ -68,7 +68,8 @@ class SparseNoise:
             # As Sparse-PGD starts: an offset from U(-1, 1) clipped into the box.
             draw = (present + 2 * draw - 1).clamp(0, 1)
         painted = torch.where(chosen[:, None], draw, present)
-        return clean.scatter(2, index, painted).view_as(images)
+        _, channels, height, width = images.shape
+        return threat.image(clean.scatter(2, index, painted), (channels, height, width))
 
     def draw(
         self, clean: Tensor, ids: Tensor, stream: Stream, budget: int
