@@ -1,19 +1,24 @@
 """A report in words: how numbers are written, what each one names, and what it does not say."""
 
+from __future__ import annotations
+
 import re
 import shlex
+from typing import TYPE_CHECKING
 
-from robust0.proofs import CertificateResults, CertifiedClassifier, CertifySettings
-from robust0.records import (
-    Accuracy,
-    Amount,
-    AttackRow,
-    BudgetResult,
-    Results,
-    Settings,
-    Subject,
-)
 from robust0.units import counted
+
+if TYPE_CHECKING:
+    from robust0.proofs import CertificateResults, CertifiedClassifier, CertifySettings
+    from robust0.records import (
+        Accuracy,
+        Amount,
+        AttackRow,
+        BudgetResult,
+        Results,
+        Settings,
+        Subject,
+    )
 
 SAA = "saa"
 WORST_CASE = "worst-case"

@@ -45,7 +45,7 @@ ALLOWED = {
     "units": set(),
     "upgrades": set(),
     "download": BASE | {"events", "files"},
-    "models": BASE | {"certificates", "files", "rng", "upgrades"},
+    "models": BASE | {"certificates", "files", "rng", "threats", "upgrades"},
     "data": BASE | {"download", "events", "files", "resources", "rng"},
     "attacks": BASE | {"losses", "models", "rng", "threats"},
     "recipes": BASE | {"attacks", "data", "resources", "training"},  # what components declare

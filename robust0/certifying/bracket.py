@@ -34,9 +34,10 @@ def check_matching(facts: CertifyFacts, model: str, audit: RunFile, where: str) 
             "a proof about one says nothing about the other",
             "audit the model that you certify: same weights, same views, same rule",
         )
-    if audit.facts.settings.unit != "pixel":
+    unit = audit.facts.settings.unit
+    if unit != "pixel":
         raise RunError(
-            f"the audit in {where} counts {plural(audit.facts.settings.unit)}, a certificate pixels",
+            f"the audit in {where} counts {plural(unit)}, a certificate pixels",
             "audit it with --unit pixel",
         )
     if (mine.data_fingerprint, mine.image_ids) != (other.data_fingerprint, other.image_ids):

@@ -36,6 +36,7 @@ from robust0.models.build import (
 )
 from robust0.models.classifiers import ClassifierNotes
 from robust0.models.header import no_constant, one_line, unique
+from robust0.threats import Threat
 
 SCHEMA = 2
 KEY = "robust0"
@@ -58,12 +59,19 @@ Channels = Annotated[int, Field(ge=1, le=64)]
 Statistics = Annotated[tuple[FiniteFloat, ...], Field(min_length=1, max_length=64)]
 
 
+def _known_unit(unit: str) -> str:
+    try:
+        return Threat.of(1, unit).unit
+    except Robust0Error as problem:
+        raise ValueError(problem.message) from problem
+
+
 class Budget(BaseModel):
     """How much of an image may change."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    unit: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,30}(:[1-9][0-9]{0,5})?$")]
+    unit: Annotated[str, Field(max_length=40), AfterValidator(_known_unit)]
     amount: Annotated[int, Field(ge=1, le=2**31)]
 
 

@@ -134,7 +134,7 @@ def test_a_hit_retires_its_row_at_once():
 
 @pytest.mark.parametrize(
     ("sites", "value", "violation"),
-    [(11, 1.0, "too many sites"), (10, 1.5, "outside [0, 1]"), (10, math.inf, "not finite")],
+    [(11, 1.0, "beyond the budget"), (10, 1.5, "outside [0, 1]"), (10, math.inf, "not finite")],
 )
 def test_a_lying_attack_is_a_violation_and_not_a_hit(sites, value, violation):
     attack = Scripted(sites=(2, sites), values=(1.0, value), lives=(5,))

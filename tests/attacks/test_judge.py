@@ -50,7 +50,7 @@ def test_a_correct_prediction_is_no_hit_and_no_violation():
 @pytest.mark.parametrize(
     ("candidate", "violation"),
     [
-        (with_pixels((0, 0), (0, 1), (0, 2)), "too many sites"),
+        (with_pixels((0, 0), (0, 1), (0, 2)), "beyond the budget"),
         (with_pixels((0, 0), value=1.0001), "outside [0, 1]"),
         (with_pixels((0, 0)) - with_pixels((0, 1), value=1e-6), "outside [0, 1]"),
         (with_pixels((0, 0), value=float("nan")), "not finite"),
@@ -65,7 +65,7 @@ def test_whatever_breaks_the_rules_is_not_a_hit(candidate, violation):
 
 def test_sites_are_counted_in_the_unit_of_the_threat():
     candidate = with_pixels((0, 0))
-    assert verdict_on(candidate, Threat.of(2, "feature")).violation == ("too many sites",)
+    assert verdict_on(candidate, Threat.of(2, "feature")).violation == ("beyond the budget",)
     assert verdict_on(candidate, Threat.of(3, "feature")).fooled.all()
 
 

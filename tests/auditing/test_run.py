@@ -382,7 +382,7 @@ def test_an_unfinished_run_has_no_report(make_job, tmp_path, eager):
         ({"count": 23}, "data fingerprint .*image ids"),
         ({"budgets": (7,)}, "budgets"),
         ({"thorough": True}, "thorough"),
-        ({"rows": 32}, "rows per call"),
+        ({"rows": 32}, "images per call"),
         ({"precision": "bf16"}, "search precision"),
         ({"compile": True}, "compile"),
         ({"attacks": ("sparse-rs",)}, "attack revisions"),

@@ -91,8 +91,8 @@ def test_a_damaged_file_is_refused(folder, name, content):
 
 def test_another_schema_is_refused(folder):
     document = json.loads((folder / "report.json").read_text())
-    (folder / "report.json").write_text(json.dumps({**document, "schema": 2}))
-    with pytest.raises(RunError, match="schema 2, expected 1"):
+    (folder / "report.json").write_text(json.dumps({**document, "schema": 3}))
+    with pytest.raises(RunError, match="schema 3, expected 2"):
         read_report(folder)
 
 
@@ -124,7 +124,7 @@ def test_attempts_outside_the_image_are_refused(folder):
     path = folder / "attempts.safetensors"
     with safe_open(path, framework="numpy") as file:
         metadata, tensors = file.metadata(), load_file(path)
-    tensors["sites"][0] = 64
+    tensors["places"][0] = 64
     save_file(tensors, path, metadata=metadata)
     with pytest.raises(RunError, match="is no image"):
         _ = read_run(folder).attempts

@@ -41,7 +41,7 @@ def test_a_written_baseline_comes_back_equal(run, tmp_path):
     path = tmp_path / "new folder" / "baseline.json"
     baselines.write(path, made)
     assert baselines.read(path) == made
-    assert json.loads(path.read_text())["schema"] == 1
+    assert json.loads(path.read_text())["schema"] == 2
     Baseline.model_validate_json(path.read_bytes())
 
 
@@ -119,12 +119,12 @@ def changed(document, path, value):
         (("budgets", 0, "robust"), {}, "not those listed"),
         (("budgets", 0, "ensembles", "saa"), ["nobody"], "not those listed"),
         (("attempts", 0, "image"), 7, "not in ids"),
-        (("attempts", 0, "values"), [[0.0]], "one row per site"),
+        (("attempts", 0, "values"), [[0.0]], "one row per place"),
         (("attempts", 0, "values", 0, 0), 1.5, "less than or equal to 1"),
         (("attempts", 0, "margin"), math.inf, "finite"),
-        (("attempts", 0, "sites", 0), -1, "greater than or equal to 0"),
+        (("attempts", 0, "places", 0), -1, "greater than or equal to 0"),
         (("surprise",), 1, "surprise"),
-        (("schema",), 9, "schema 9, expected 1"),
+        (("schema",), 9, "schema 9, expected 2"),
         (("kind",), "report", "not a baseline"),
     ],
 )

@@ -41,7 +41,7 @@ def baseline(tmp_path):
 
 def brighten(attempt, first, count):
     """The same attempt, making ``count`` pixels bright."""
-    values = {"sites": tuple(range(first, first + count)), "values": ((1.0,),) * count}
+    values = {"places": tuple(range(first, first + count)), "values": ((1.0,),) * count}
     return StoredAttempt(**{**attempt.model_dump(), **values})
 
 

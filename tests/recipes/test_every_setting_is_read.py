@@ -39,7 +39,19 @@ def attributes_read():
     return read
 
 
-@pytest.mark.parametrize("name", sorted(models()))
+UNITS = {"pixels": "pixel", "features": "feature", "rows": "row", "columns": "column"}
+
+
+@pytest.mark.parametrize("field", [*UNITS, "patches"])
+def test_every_field_of_a_threat_becomes_its_unit(field):
+    size = {"patch_size": 2} if field == "patches" else {}
+    spec = schema.ThreatSpec(**{field: 7}, **size)
+    assert (spec.budget, spec.unit) == (7, UNITS.get(field, "patch:2"))
+    changes = schema.threat_changes(spec.budget, spec.unit)
+    assert changes == {f"threat.{key}": value for key, value in {field: 7, **size}.items()}
+
+
+@pytest.mark.parametrize("name", sorted(set(models()) - {"ThreatSpec"}))
 def test_every_field_is_read_by_a_builder(name):
     read = attributes_read()
     fields = {field for field in models()[name].model_fields if (name, field) not in DESCRIPTIVE}

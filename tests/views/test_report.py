@@ -101,7 +101,7 @@ def test_json_is_the_report(capsys):
     report = make_report()
     show_report(report, "json")
     text = capsys.readouterr().out
-    assert json.loads(text)["schema"] == 1
+    assert json.loads(text)["schema"] == 2
     assert Report.model_validate_json(text) == report
 
 

@@ -3,6 +3,7 @@ import shutil
 
 import pytest
 
+from robust0 import upgrades
 from robust0.commands import zoo_add as adding
 from robust0.commands.zoo_add import Publication, add
 from robust0.errors import ModelError, RunError, ZooError
@@ -32,7 +33,7 @@ def test_no_folder_of_the_makers_machine_is_published(made):
     zoo = made / "zoo"
     card = read_card(zoo / f"{NAME}.yaml", NAME)
     assert card.training_command == "robust0 harden --data sample -o run"
-    report = read_json(zoo / card.report, Report)
+    report = read_json(zoo / card.report, Report, upgrades.report)
     assert report.run.command == ("robust0", "audit", NAME, *COMMAND[3:-1], "a")
     assert report.results.subject.model == NAME
     for path in zoo.glob("*.json"):
@@ -51,7 +52,7 @@ def test_the_rest_of_the_report_is_as_the_audit_wrote_it(made):
 
 def test_the_verdicts_are_a_baseline(made):
     baseline = read_baseline(made / "zoo" / f"{NAME}.verdicts.json")
-    report = read_json(made / "zoo" / f"{NAME}.report.json", Report)
+    report = read_json(made / "zoo" / f"{NAME}.report.json", Report, upgrades.report)
     assert baseline.clean.count("1") == report.results.clean.count
     assert baseline.subject == report.results.subject
 

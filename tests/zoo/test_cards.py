@@ -6,6 +6,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from robust0 import upgrades
 from robust0.errors import ZooError
 from robust0.records import Report
 from robust0.resources import shipped
@@ -43,7 +44,7 @@ def test_a_card_survives_writing_and_reading(path):
 
 
 def test_numbers_are_those_of_the_report(zoo, path):
-    report = read_json(zoo / f"{NAME}.report.json", Report)
+    report = read_json(zoo / f"{NAME}.report.json", Report, upgrades.report)
     assert read_card(path, NAME).problems(report) == []
     union = report.results.budgets[0].ensembles[0]
     assert read_card(path, NAME).score(union.name).percent == round(100 * union.robust.share, 1)
@@ -63,7 +64,7 @@ def test_numbers_are_those_of_the_report(zoo, path):
 )
 def test_a_card_that_says_something_else(zoo, path, key, value, words):
     change(path, **{key: value})
-    report = read_json(zoo / f"{NAME}.report.json", Report)
+    report = read_json(zoo / f"{NAME}.report.json", Report, upgrades.report)
     problems = read_card(path, NAME).problems(report)
     assert len(problems) == 1
     assert words in problems[0]
@@ -75,7 +76,9 @@ def test_a_better_score_than_the_report_has(zoo, path):
     rows[-1] |= {"percent": 80.0, "high": 99.0}
     del rows[0]
     change(path, audit__robust=rows)
-    problems = read_card(path, NAME).problems(read_json(zoo / f"{NAME}.report.json", Report))
+    problems = read_card(path, NAME).problems(
+        read_json(zoo / f"{NAME}.report.json", Report, upgrades.report)
+    )
     assert len(problems) == 2
     assert "absent here" in problems[0]
     assert "worst-case at 3" in problems[1]
@@ -127,8 +130,8 @@ def test_hostile_cards_are_refused(path, key, value):
         ("a: [1\n", "valid YAML"),
         ("- 1\n", "the whole"),
         ("", "the whole"),
-        ("a: 1\n", "does not say schema: 1"),
-        ("schema: 2\n", "schema 2, this robust0 reads 1"),
+        ("a: 1\n", "does not say schema: 2"),
+        ("schema: 3\n", "schema 3, this robust0 reads 2"),
         ("a: 2020-01-01 10:00:00\n", "no place"),
         ("x" * 250_001, "larger than"),
         ("<<: {a: 1}\n", "not a word"),
@@ -192,7 +195,7 @@ def test_web_addresses(text, good):
 def test_shipped_cards_equal_their_reports(path):
     card = read_card(path, path.stem)
     report = path.parent / card.report
-    assert card.problems(read_json(report, Report)) == []
+    assert card.problems(read_json(report, Report, upgrades.report)) == []
     assert digest_of(report) == card.report_sha256
     assert digest_of(path.parent / card.verdicts) == card.verdicts_sha256
     if not is_web(card.source):

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from robust0 import upgrades
 from robust0.auditing.plan import spread
 from robust0.commands.build_attacks import attack_entries
 from robust0.commands.verify import audit_spec
@@ -24,7 +25,11 @@ SHIPPED = sorted(path for path in shipped("model_zoo").glob("*.yaml") if path.na
 def published(made):
     zoo = made / "zoo"
     card = read_card(zoo / f"{NAME}.yaml", NAME)
-    return card, read_json(zoo / card.report, Report), read_baseline(zoo / card.verdicts)
+    return (
+        card,
+        read_json(zoo / card.report, Report, upgrades.report),
+        read_baseline(zoo / card.verdicts),
+    )
 
 
 def changed(stored: Baseline, attack: str, change, rows=None) -> Baseline:
