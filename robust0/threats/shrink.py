@@ -17,7 +17,7 @@ HOLDS = 0.3  # how often a hit holds without a chunk, about; only the number of 
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class Question:
     """The next question about a hit: does it hold without these sites too?"""
 
     order: tuple[int, ...]  # its sites, in the order in which they are tried
@@ -30,18 +30,18 @@ class Trial:
         """The sites given back if it holds."""
         return [*self.given, *self.order[self.at : self.at + self.size]]
 
-    def told(self, *, holds: bool) -> Trial:
+    def told(self, *, holds: bool) -> Question:
         """The question after this one; halves first, then single sites."""
         at, size, given = self.at, self.size // 2, self.given
         if holds or self.size == 1:
             at += self.size
             size = min(self.size, len(self.order) - at)
             given = tuple(self.without()) if holds else given
-        return Trial(self.order, size, at, given, self.tries + 1)
+        return Question(self.order, size, at, given, self.tries + 1)
 
-    def ahead(self, count: int) -> list[Trial]:
+    def ahead(self, count: int) -> list[Question]:
         """This question and those that may follow, the likeliest first; at most ``count``."""
-        found: list[Trial] = []
+        found: list[Question] = []
         heap = [(-1.0, 0, self)]
         while heap and len(found) < count:
             chance, _, trial = heappop(heap)
@@ -75,7 +75,7 @@ def give_back(
         holds: asks the model about such images.
         width: images of one call.
     """
-    trials = [Trial(tuple(order), max(1, len(order) // 2)) for order in orders]
+    trials = [Question(tuple(order), max(1, len(order) // 2)) for order in orders]
     while active := [row for row, trial in enumerate(trials) if not trial.done]:
         for first in range(0, len(active), width):
             rows = active[first : first + width]
