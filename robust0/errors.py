@@ -13,6 +13,9 @@ class Robust0Error(Exception):
         self.message = message
         self.hint = hint
 
+    def __str__(self) -> str:
+        return f"{self.message}\n{self.hint}" if self.hint else self.message
+
 
 class RecipeError(Robust0Error):
     """A recipe, or an option that overrides one, is not valid."""

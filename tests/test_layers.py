@@ -72,7 +72,8 @@ ALLOWED = {
     | {"gate", "models", "recipes", "runs", "study", "training", "views", "writers", "zoo"},
     "api": BASE
     | FACTS
-    | {"auditing", "certifying", "commands", "distributed", "gate", "recipes", "runs"},
+    | {"auditing", "certifying", "commands", "device", "distributed", "files", "gate", "models"}
+    | {"recipes", "runs", "training", "views", "writers", "zoo"},
 }
 # The package's own names: __version__ and the public functions.
 ROOT = {"__init__", "__main__"}

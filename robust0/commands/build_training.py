@@ -15,7 +15,7 @@ from robust0.errors import DataError, RecipeError
 from robust0.events import Transfer
 from robust0.models.checkpoint import Budget, save
 from robust0.recipes.load import Resolved
-from robust0.recipes.schema import ThreatSpec, TrainingSpec
+from robust0.recipes.schema import DatasetSpec, ThreatSpec, TrainingSpec
 from robust0.rng import Stream
 from robust0.runs.network import TrainableNetwork, network_for
 from robust0.threats import Threat
@@ -36,16 +36,14 @@ class TrainRequest:
     stop_on_overfitting: bool = False
     workers: int | None = None  # processes that decode image files; None: one per core
     progress: Callable[[Transfer], None] | None = None  # told about a download
+    images: ImageSet | None = None  # in the caller's hands; None: the recipe's data
+    network: TrainableNetwork | None = None  # in the caller's hands; None: the recipe's model
 
 
 def build_training(resolved: Resolved, request: TrainRequest) -> TrainJob:
     """The job of a recipe; refuses what the data or the model cannot do."""
     recipe = resolved.recipe
-    data = open_dataset(
-        recipe.dataset.name, "train", data_dir=request.data_dir, variant=recipe.dataset.variant,
-        image_size=recipe.dataset.image_size, class_list=recipe.dataset.classes,
-        progress=request.progress,
-    ).to(request.device)  # fmt: skip
+    data = (request.images or _open(recipe.dataset, request)).to(request.device)
     spec, threat = recipe.training, threat_of(recipe.training.threat)
     for budget in (threat, threat_of(recipe.threat)):
         budget.check(torch.empty(1, *data.image_shape, device="meta"))
@@ -53,7 +51,7 @@ def build_training(resolved: Resolved, request: TrainRequest) -> TrainJob:
         raise RecipeError(
             "training.precision fp16 needs a CUDA device", "use bf16 or fp32 on this device"
         )
-    network = network_for(
+    network = request.network or network_for(
         recipe.model, data, source=request.start_from, factory=request.factory, seed=spec.seed
     )
     network.describe(data)  # what a checkpoint could not say is refused now, not after an epoch
@@ -97,6 +95,13 @@ def build_training(resolved: Resolved, request: TrainRequest) -> TrainJob:
         export=_Exporter(resolved, network, data, fingerprint),
         notes=(*data.origin.notes, *network.notes),
     )
+
+
+def _open(spec: DatasetSpec, request: TrainRequest) -> ImageSet:
+    return open_dataset(
+        spec.name, "train", data_dir=request.data_dir, variant=spec.variant,
+        image_size=spec.image_size, class_list=spec.classes, progress=request.progress,
+    )  # fmt: skip
 
 
 def threat_of(spec: ThreatSpec) -> Threat:

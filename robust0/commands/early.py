@@ -30,6 +30,8 @@ def check_audit(options: AuditOptions, device: str) -> None:
     parse(device)
     if options.resume is not None:
         kept = read_run(options.resume).options
+        if not kept:
+            raise RunError(f"{options.resume} was made in Python", "run it there once more")
         refuse_changes(options)
         require_factory(options.resume, kept.get("factory"), options.factory)
         if options.floors:

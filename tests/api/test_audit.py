@@ -6,11 +6,12 @@ import pytest
 import torch
 from torch import nn
 
-from robust0.api import audit
+from robust0.api import AuditReport, audit
 from robust0.errors import DataError, ModelError, RecipeError
 from robust0.events import AuditStarted
-from robust0.records import Report
+from tests.auditing.conftest import toy as toy
 
+pytestmark = pytest.mark.filterwarnings("ignore::robust0.EvaluationWarning")
 SMALL = {"eps": np.int64(8), "effort": "smoke", "attacks": "saa", "batch_size": 16}
 
 
@@ -22,7 +23,7 @@ def test_a_module_and_arrays_give_a_report(toy, tmp_path, monkeypatch):
         toy.network, toy.images[:24].numpy(), toy.labels[:24].numpy().astype(np.uint8),
         progress=events.append, **SMALL,
     )  # fmt: skip
-    assert isinstance(report, Report)
+    assert isinstance(report, AuditReport)
     assert toy.network.training
     toy.network.eval()
     assert isinstance(events[0], AuditStarted)
