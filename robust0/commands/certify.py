@@ -75,11 +75,14 @@ def open_certify(
     job, request = _job(options, device, progress)
     check_certified_floors(options.floors, job.facts.settings)
     folder = named or _fresh_folder(job, moment)
+    if again:
+        check_same_run(folder, job.identity)
+        # The words of the first start: results must not depend on where it is taken up again.
+        job = replace(job, facts=read_certify_run(folder).facts)
     job = _placed(job, folder)
     with owned(folder) if world.leads else nullcontext():
         if world.leads:
             if again:
-                check_same_run(folder, job.identity)
                 clear_stale(folder)
             else:
                 _remember(job, folder, options, command, world.size)
