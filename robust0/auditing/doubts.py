@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from robust0.attacks import ATTACKS
 from robust0.auditing.facts import Facts
+from robust0.auditing.known import hits_within
 from robust0.records import CLEAN, Flag, Verdict
 
 POINTS = 0.002  # of all images: 0.2 points, the threshold of AutoAttack's checks
@@ -18,14 +19,8 @@ def doubts(
     facts: Facts, verdicts: Sequence[Verdict], correct: set[int], images: int
 ) -> tuple[Flag, ...]:
     """Flags from the verdicts of a run; most look at its largest budget."""
-    largest = facts.settings.budgets[0]
-    hits = {
-        attack.name: {
-            v.image for v in verdicts
-            if v.fooled and v.budget == largest and v.attack == attack.name
-        }
-        for attack in facts.attacks
-    }  # fmt: skip
+    known = hits_within(verdicts, facts.settings.budgets[0])
+    hits = {attack.name: set(known.get(attack.name, ())) for attack in facts.attacks}
     found = [
         _thin_classes(facts, verdicts),
         _violations(verdicts),
@@ -33,7 +28,6 @@ def doubts(
         _late_hits(facts, verdicts, images),
         _gap(facts, hits, len(correct), images),
         _not_monotone(facts, verdicts, images),
-        _above_curve(facts, verdicts, images),
     ]
     return tuple(flag for flag in found if flag is not None)
 
@@ -140,25 +134,6 @@ def _gap(facts: Facts, hits: dict[str, set[int]], correct: int, images: int) -> 
         fatal=False,
         message=f"together the attacks leave {100 * (correct - union) / images:.1f} %, the best "
         f"alone {100 * (correct - best) / images:.1f} %: none of them has found all there is",
-    )
-
-
-def _above_curve(facts: Facts, verdicts: Sequence[Verdict], images: int) -> Flag | None:
-    """Hits of another budget that fit a smaller one, whose own attacks did not find them."""
-    missed: list[str] = []
-    hits = [v for v in verdicts if v.fooled and v.attack != CLEAN]
-    for budget in facts.settings.budgets:
-        fits = {v.image for v in hits if v.needed <= budget}
-        own = {v.image for v in hits if v.budget == budget}
-        if len(fits - own) > POINTS * images:
-            missed.append(f"{len(fits - own)} at {budget}")
-    if not missed:
-        return None
-    return Flag(
-        name="above-curve",
-        fatal=False,
-        message=f"images that a budget's own attacks left standing fall to a hit found at another "
-        f"budget ({', '.join(missed)}): the curve is lower than those rows, and it is right",
     )
 
 

@@ -60,6 +60,7 @@ class Tally:
 
     images: int
     broken: dict[Stage, set[int]] = field(default_factory=dict)
+    needed: dict[str, dict[int, Amount]] = field(default_factory=dict)  # by attack and image
     passes: dict[Stage, list[int]] = field(default_factory=dict)
 
     def count(self, stage: Stage, outcome: Outcome) -> None:
@@ -70,9 +71,17 @@ class Tally:
         """Verdicts of an earlier run, or of other processes."""
         for verdict in verdicts:
             if verdict.attack != CLEAN:
+                self.learn([verdict])
                 stage = (verdict.budget, verdict.attack)
                 used = verdict.forwards + verdict.backwards
                 self._add(stage, verdict.image, used, hit=verdict.fooled)
+
+    def learn(self, verdicts: list[Verdict]) -> None:
+        """How little each hit needs: it counts at every budget that it fits."""
+        for verdict in verdicts:
+            if verdict.fooled and verdict.attack != CLEAN:
+                own = self.needed.setdefault(verdict.attack, {})
+                own[verdict.image] = min(verdict.needed, own.get(verdict.image, verdict.needed))
 
     def _add(self, stage: Stage, image: int, passes: int, *, hit: bool) -> None:
         self.passes.setdefault(stage, []).append(passes)
@@ -86,7 +95,8 @@ class Tally:
         """One attack so far."""
         budget, attack = stage
         times = self._times(budget)
-        hits, passes = self.broken.get(stage, set()), self.passes.get(stage, [])
+        passes = self.passes.get(stage, [])
+        hits = self.broken.get(stage, set()) if cascade else self._hits(budget).get(attack, set())
         return Standing(
             attack=attack,
             images=wanted,
@@ -110,5 +120,15 @@ class Tally:
 
     def _times(self, budget: Amount) -> Counter[int]:
         """How many attacks broke each image at this budget."""
-        hits = (broken for stage, broken in self.broken.items() if stage[0] == budget)
-        return Counter(image for broken in hits for image in broken)
+        return Counter(image for broken in self._hits(budget).values() for image in broken)
+
+    def _hits(self, budget: Amount) -> dict[str, set[int]]:
+        """By attack: what fell at this budget, or elsewhere to a hit that fits it."""
+        found = {
+            attack: {image for image, least in own.items() if least <= budget}
+            for attack, own in self.needed.items()
+        }
+        for (at, attack), broken in self.broken.items():
+            if at == budget:
+                found.setdefault(attack, set()).update(broken)
+        return found

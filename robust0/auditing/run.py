@@ -209,6 +209,7 @@ class _Run:
         self.recall.hear(verdicts, held, images_of)
         self.store.flush(verdicts, attempts)
         self.book.add(verdicts)
+        self.tally.learn(verdicts)
         if self.world.leads:
             self.tally.restore(self.book.add(self.store.others()))
         self.flushed = time.monotonic()

@@ -2,11 +2,12 @@
 
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from robust0.auditing.doubts import doubts
 from robust0.auditing.facts import AttackFacts, Facts
 from robust0.auditing.interval import accuracy
+from robust0.auditing.known import fallen, hits_within
 from robust0.auditing.plan import AuditPlan
 from robust0.records import (
     CLEAN,
@@ -44,8 +45,7 @@ def summarise(facts: Facts, verdicts: Sequence[Verdict], flags: Sequence[Flag]) 
     correct = {verdict.image for verdict in clean if not verdict.fooled}
     images = len(clean)
     budgets = tuple(
-        _budget(facts, budget, [v for v in verdicts if v.budget == budget], correct, images)
-        for budget in facts.settings.budgets
+        _budget(facts, budget, verdicts, len(correct), images) for budget in facts.settings.budgets
     )
     return Results(
         subject=facts.subject,
@@ -60,22 +60,35 @@ def summarise(facts: Facts, verdicts: Sequence[Verdict], flags: Sequence[Flag]) 
 
 
 def _budget(
-    facts: Facts, budget: Amount, verdicts: list[Verdict], correct: set[int], images: int
+    facts: Facts, budget: Amount, verdicts: Sequence[Verdict], correct: int, images: int
 ) -> BudgetResult:
-    times_broken = Counter(v.image for v in verdicts if v.fooled)
+    """A row per attack and the ensembles, from every hit of the run that fits the budget."""
+    hits = hits_within(verdicts, budget)
+    times_broken = Counter(image for own in hits.values() for image in own)
     cascade = facts.settings.mode == "cascade"
+    met: dict[str, list[Verdict]] = {attack.name: [] for attack in facts.attacks}
+    for verdict in verdicts:
+        if verdict.budget == budget and verdict.attack in met:
+            met[verdict.attack].append(verdict)
     rows = tuple(
-        _row(attack, [v for v in verdicts if v.attack == attack.name], times_broken,
-             len(correct), images, cascade=cascade)
+        _row(attack, met[attack.name], hits.get(attack.name, {}), times_broken, correct, images,
+             cascade=cascade)
         for attack in facts.attacks
     )  # fmt: skip
-    names = tuple(attack.name for attack in facts.attacks)
-    ensembles = [
-        _ensemble(name, members, verdicts, len(correct), images)
+    groups = {
+        name: members
         for name, members in sorted(facts.ensembles.items())
         if plan_of(facts).tells(members)
+    }
+    groups["worst-case"] = tuple(attack.name for attack in facts.attacks)
+    ensembles = [
+        EnsembleRow(
+            name=name,
+            attacks=members,
+            robust=accuracy(correct - len(fallen(hits, members)), images),
+        )
+        for name, members in groups.items()
     ]
-    ensembles.append(_ensemble("worst-case", names, verdicts, len(correct), images))
     return BudgetResult(
         unit=facts.settings.unit, budget=budget, attacks=rows, ensembles=tuple(ensembles)
     )
@@ -84,13 +97,15 @@ def _budget(
 def _row(
     attack: AttackFacts,
     verdicts: list[Verdict],
+    known: Mapping[int, Verdict],
     times_broken: Counter[int],
     correct: int,
     images: int,
     *,
     cascade: bool,
 ) -> AttackRow:
-    hits = [verdict for verdict in verdicts if verdict.fooled]
+    # In a cascade a row says what the attack did to the images it met.
+    hits = [verdict for verdict in verdicts if verdict.fooled] if cascade else [*known.values()]
     return AttackRow(
         name=attack.name,
         kind=attack.kind,
@@ -106,13 +121,6 @@ def _row(
         fragile=sum(verdict.fragile for verdict in hits),
         violations=sum(verdict.violation != "" for verdict in verdicts),
     )
-
-
-def _ensemble(
-    name: str, members: tuple[str, ...], verdicts: list[Verdict], correct: int, images: int
-) -> EnsembleRow:
-    fallen = {v.image for v in verdicts if v.fooled and v.attack in members}
-    return EnsembleRow(name=name, attacks=members, robust=accuracy(correct - len(fallen), images))
 
 
 def _curve(
@@ -135,11 +143,11 @@ def _curve(
 def _classes(
     facts: Facts, verdicts: Sequence[Verdict], clean: list[Verdict]
 ) -> tuple[ClassRow, ...]:
-    largest = facts.settings.budgets[0]
-    fallen = {v.image for v in verdicts if v.budget == largest and v.fooled}
+    hits = hits_within(verdicts, facts.settings.budgets[0])
+    broken = fallen(hits, hits)
     held = Counter(verdict.label for verdict in clean)
     right = Counter(verdict.label for verdict in clean if not verdict.fooled)
-    robust = Counter(v.label for v in clean if not v.fooled and v.image not in fallen)
+    robust = Counter(v.label for v in clean if not v.fooled and v.image not in broken)
     return tuple(
         ClassRow(
             label=label, name=facts.class_names[label], images=held[label], clean=right[label],

@@ -14,6 +14,7 @@ from pydantic import ConfigDict, Field, StringConstraints, model_validator
 from robust0 import __version__, upgrades
 from robust0.auditing.attempts import Key
 from robust0.auditing.finish import REPORT
+from robust0.auditing.known import hits_within
 from robust0.auditing.rundata import RunData, damaged, validated
 from robust0.errors import RunError
 from robust0.files import write_text
@@ -241,9 +242,10 @@ def _stored(run: RunData, most: int) -> tuple[StoredAttempt, ...]:
 
 
 def _at_budget(run: RunData, result: BudgetResult) -> BudgetBits:
+    hits = hits_within(run.verdicts.values(), result.budget)
+
     def withstood(image: int, attack: str) -> bool:
-        verdict = run.verdicts.get((result.budget, attack, image))
-        return not run.verdicts[0, CLEAN, image].fooled and not (verdict and verdict.fooled)
+        return not run.verdicts[0, CLEAN, image].fooled and image not in hits.get(attack, ())
 
     return BudgetBits(
         budget=result.budget,

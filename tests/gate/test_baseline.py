@@ -24,8 +24,8 @@ def test_bits_are_the_verdicts(run):
         assert made.clean[row] == str(int(right))
         for entry in made.budgets:
             for attack, bits in entry.robust.items():
-                verdict = run.verdicts.get((entry.budget, attack, image))
-                fooled = verdict is not None and verdict.fooled
+                found = [run.verdicts.get((b.budget, attack, image)) for b in made.budgets]
+                fooled = any(v and v.fooled and v.needed <= entry.budget for v in found)
                 assert bits[row] == str(int(right and not fooled))
 
 
