@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import save
 
 from robust0.auditing import store
+from robust0.auditing.agreement import sound
 from robust0.auditing.attempts import Attempts
 from robust0.auditing.facts import Facts, read_checks, read_run
 from robust0.auditing.plan import Book
@@ -105,7 +106,7 @@ def write_report(folder: Path, report: Report) -> None:
 
 def rebuild_report(folder: Path) -> Report:
     """Fold report.json anew from the verdicts of a finished run, and write it."""
-    run, verdicts = read_run(folder), store.read_verdicts(folder)
+    run, verdicts = read_run(folder), sound(store.read_verdicts(folder), folder)
     book = Book()
     book.add(verdicts)
     images = [verdict.image for verdict in verdicts if verdict.attack == CLEAN]

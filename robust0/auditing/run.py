@@ -11,6 +11,7 @@ from robust0.attacks.engine import Outcome, Waiting, search
 from robust0.attacks.judge import judge
 from robust0.auditing import finish
 from robust0.auditing.again import UNSTEADY, Recall
+from robust0.auditing.agreement import sound
 from robust0.auditing.attempts import Attempts
 from robust0.auditing.facts import check_identity, read_checks, read_run, write_checks
 from robust0.auditing.flags import CONTROL_IMAGES, check
@@ -81,7 +82,7 @@ class _Run:
 
     def events(self) -> Iterator[AuditEvent]:
         job, settings = self.job, self.job.facts.settings
-        self.tally.restore(self.book.add(self.store.open()))
+        self.tally.restore(self.book.add(sound(self.store.open(), job.folder)))
         yield AuditStarted(
             job.title, len(self.ids), settings.unit, self.plan.budgets, self.plan.attacks,
             self.plan.cascade, len(self.book.verdicts), str(job.folder) if job.folder else None,

@@ -19,6 +19,7 @@ from pydantic import BaseModel, ValidationError
 
 from robust0 import upgrades
 from robust0.auditing import facts, store
+from robust0.auditing.agreement import disagreement, sound
 from robust0.auditing.attempts import Attempts, Key, read_attempts
 from robust0.auditing.finish import CLEAN_IMAGES, REPORT
 from robust0.errors import RunError
@@ -68,6 +69,14 @@ class RunData:
         """Read when first asked for."""
         return read_clean(self.folder / CLEAN_IMAGES, self.info.image_shape)
 
+    def disagreement(self) -> str:
+        """Where the report says other things than facts, verdicts and checks; empty: nowhere."""
+        flags = facts.read_checks(self.folder)
+        if flags is None:
+            raise missing(self.folder / facts.CHECKS)
+        verdicts = [*self.verdicts.values()]
+        return disagreement(self.report.results, self.info.facts, verdicts, flags)
+
     @cached_property
     def recipe(self) -> str:
         """The resolved recipe as text."""
@@ -81,7 +90,7 @@ def read_run(folder: Path) -> RunData:
     if not path.exists():
         raise missing(path)
     try:
-        lines = store.read_verdicts(folder)
+        lines = sound(store.read_verdicts(folder), folder)
     except (OSError, UnicodeDecodeError) as problem:
         raise damaged(path, str(problem)) from problem
     verdicts = {store.key_of(verdict): verdict for verdict in lines}
