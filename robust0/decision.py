@@ -75,6 +75,7 @@ class Decision(Frozen):
     checks: tuple[Check, ...]
     replay: Replay | None = None
     meaning: str | None = None  # what the numbers do not say; None: that of an audit
+    caveats: tuple[str, ...] = ()  # how the run searched otherwise than the baseline
 
     @property
     def failures(self) -> tuple[tuple[str, str], ...]:
@@ -104,9 +105,11 @@ class Decision(Frozen):
         """The line that says what the exit code says."""
         if not self.conditions:
             return "gate passed: no condition was set; the replay only warns"
-        if self.passed:
-            return f"gate passed: {_count(self.conditions)} met"
-        return f"gate FAILED: {len(self.failures)} of {_count(self.conditions)} not met"
+        told = f"{_count(self.conditions)} met"
+        if not self.passed:
+            told = f"{len(self.failures)} of {_count(self.conditions)} not met"
+        other = f" (the searches differ: {', '.join(self.caveats)})" if self.caveats else ""
+        return f"gate {'passed' if self.passed else 'FAILED'}: {told}{other}"
 
     def document(self) -> dict[str, object]:
         """The decision as JSON."""

@@ -113,6 +113,10 @@ def audit(
         ),
     ] = PrecisionName.AUTO,
     compile_: Compile = False,
+    like: Annotated[
+        Path | None,
+        typer.Option(metavar="BASELINE", help="Search in the precision and calls of a baseline."),
+    ] = None,
     out: Out = None,
     resume: Resume = None,
     dry_run: Annotated[
@@ -141,7 +145,7 @@ def audit(
         effort=None if effort is None else effort.value, attacks=attacks,
         mode=None if mode is None else mode.value, seed=seed, batch_size=batch_size,
         precision=precision.value, compile=compile_, overrides=tuple(overrides or ()), out=out,
-        resume=resume, floors=tuple(floors),
+        resume=resume, floors=tuple(floors), like=like,
     )  # fmt: skip
     check_audit(options, device)
     loading("audit")

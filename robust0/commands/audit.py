@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -23,6 +23,7 @@ from robust0.commands.audit_recipe import (
 )
 from robust0.commands.build_audit import AuditRequest, build_audit
 from robust0.commands.early import refuse_changes, refuse_used
+from robust0.commands.gate import open_baseline
 from robust0.commands.named_code import own_code, require_factory
 from robust0.data.choice import choose
 from robust0.data.decoding import require_readable
@@ -71,6 +72,7 @@ def open_audit(
             overrides=tuple(text for text in options.overrides if own_code(None, (text,))),
         )  # fmt: skip
         again = True
+    options = _like(options)
     begin = _recalled if again else _fresh
     job, resolved = begin(options, device, progress)
     check_floors(options.floors, job.facts)
@@ -88,6 +90,21 @@ def open_audit(
                 _remember(folder, job, resolved, options, command, world.size)
         world.wait()  # nobody writes before the folder is theirs
         yield job, again
+
+
+def _like(options: AuditOptions) -> AuditOptions:
+    """Search as a baseline's run did, where the command line leaves it open."""
+    if options.like is None:
+        return options
+    theirs = open_baseline(options.like).settings
+    precision: Literal["fp32", "bf16"] = "bf16" if theirs.search_dtype == "bfloat16" else "fp32"
+    return replace(
+        options,
+        like=None,
+        precision=precision if options.precision == "auto" else options.precision,
+        compile=options.compile or theirs.compiled,
+        batch_size=options.batch_size or theirs.batch_size,
+    )
 
 
 def _fresh(

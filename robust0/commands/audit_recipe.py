@@ -51,6 +51,7 @@ class AuditOptions:
     out: Path | None = None
     resume: Path | None = None
     floors: tuple[Floor, ...] = ()  # --fail-under
+    like: Path | None = None  # a baseline whose way of searching is taken over
 
     @property
     def says_budget(self) -> bool:

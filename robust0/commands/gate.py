@@ -26,6 +26,7 @@ from robust0.gate.decide import (
     loose_differences,
     require_comparable,
     require_reliable,
+    search_differences,
 )
 from robust0.gate.metrics import parse_floor, parse_metric, percentage
 from robust0.records import Report
@@ -87,7 +88,7 @@ def evaluate(options: GateOptions, progress: Progress) -> GateOutcome:
             floors, allowed, options.policy or "strict",
         )  # fmt: skip
         return GateOutcome(decision, None)
-    before = None if options.baseline is None else _baseline(options.baseline)
+    before = None if options.baseline is None else open_baseline(options.baseline)
     if options.run is None:
         return _replay_only(options, _there(before), allowed, progress)
     run = read_run(run_folder(options.run))
@@ -100,8 +101,10 @@ def evaluate(options: GateOptions, progress: Progress) -> GateOutcome:
         require_reliable(before.flags, options.allow, "the baseline's run")
     results, checks = run.report.results, list[Check]()
     notes: tuple[str, ...] = ()
+    caveats: list[str] = []
     if before is not None:
         require_comparable(before, after)
+        caveats = search_differences(before, after)
         notes = tuple(f"differs from the baseline: {d}" for d in loose_differences(before, after))
         given = tuple(parse_metric(text) for text in options.metrics)
         metrics = given or default_metrics(results)
@@ -112,8 +115,10 @@ def evaluate(options: GateOptions, progress: Progress) -> GateOutcome:
     if options.replay:
         replay = _replayed(options, _there(before), run, allowed, progress)
     doubts = [f"{flag.name}: {flag.message}" for flag in results.flags if flag.fatal]
-    decision = decide(results, checks, replay)
+    decision = decide(results, checks, replay, caveats)
     warnings = (*(tidy(f"unreliable: {doubt}", 600) for doubt in doubts), *_alarm(decision))
+    if caveats:
+        notes = (*notes, f"robust0 audit --like {options.baseline} searches as the baseline did")
     return GateOutcome(decision, run.report, notes, warnings)
 
 
@@ -139,7 +144,7 @@ def make_baseline(options: GateOptions) -> tuple[Path, Baseline | CertificateBas
     return options.write_baseline, made
 
 
-def _baseline(path: Path) -> Baseline:
+def open_baseline(path: Path) -> Baseline:
     """A baseline.json, or an audit's run directory, which says as much."""
     folder = run_folder(path)
     if not folder.is_dir():

@@ -73,11 +73,18 @@ def require_reliable(flags: Iterable[str], allowed: Iterable[str], whose: str) -
         )
 
 
-def decide(results: Results, checks: Sequence[Check], replay: Replay | None = None) -> Decision:
+def decide(
+    results: Results,
+    checks: Sequence[Check],
+    replay: Replay | None = None,
+    caveats: Sequence[str] = (),
+) -> Decision:
     """All checks of a gate on one run; at least one."""
     if not checks:
         raise RecipeError("a gate needs a condition", "give --baseline FILE or --fail-under saa=60")
-    return Decision(identity=identity(results), checks=tuple(checks), replay=replay)
+    return Decision(
+        identity=identity(results), checks=tuple(checks), replay=replay, caveats=tuple(caveats)
+    )
 
 
 def judge_replay(result: ReplayResult, max_drop: Fraction, *, decisive: bool) -> Replay:
@@ -121,10 +128,21 @@ def differences(before: Baseline, after: Baseline) -> list[str]:
     return found
 
 
+def search_differences(before: Baseline, after: Baseline) -> list[str]:
+    """How two searches round differently: some other images fall, and more than a few."""
+    old, new = before.settings, after.settings
+    found = []
+    if old.search_dtype != new.search_dtype:
+        found.append(f"{tidy(old.search_dtype)} -> {tidy(new.search_dtype)}")
+    if old.compiled != new.compiled:
+        found.append("compiled -> not compiled" if old.compiled else "not compiled -> compiled")
+    return found
+
+
 def loose_differences(before: Baseline, after: Baseline) -> list[str]:
     """What may move borderline images without forbidding the comparison."""
     old, new = before.settings, after.settings
-    names = ("device", "torch", "batch_size", "search_dtype", "compiled")
+    names = ("device", "torch", "batch_size")
     pairs = [(name, getattr(old, name), getattr(new, name)) for name in names]
     pairs.append(("robust0", before.robust0, after.robust0))
     return [f"{name} {_short(a)} -> {_short(b)}" for name, a, b in pairs if a != b]

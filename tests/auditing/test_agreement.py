@@ -95,7 +95,8 @@ def test_a_report_that_does_not_follow_from_its_run_is_refused(folder, change, m
     of_run(read_run(folder))
 
 
-def test_verdicts_that_were_edited_with_care_no_longer_give_the_report(folder):
+def test_verdicts_that_were_edited_with_care_no_longer_give_the_report(tmp_path):
+    folder = make_run(tmp_path / "run", Recipe(budgets=(4,)))
     edit_verdicts(folder, heal)
     with pytest.raises(RunError, match="does not follow"):
         of_run(read_run(folder))

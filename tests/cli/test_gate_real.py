@@ -60,3 +60,22 @@ def test_a_degraded_model_fails_and_the_same_model_passes(place, capsys):
     assert capsys.readouterr().out.startswith("gate FAILED")
     assert run(["gate", "degraded", "--baseline", "baseline.json", "--metric", "clean"]) == 0
     assert run(["report", "degraded", "--output-format", "json"]) == 0
+
+
+def test_another_precision_is_said_in_the_verdict_line_and_can_be_taken_over(place, capsys):
+    factory = ["--factory", "r0_gate_nets:good", *AUDIT]
+    audited = ["audit", *factory, "--precision", "bf16", "--batch-size", "24", "-o", "before"]
+    assert run(audited) == 0
+    assert run(["gate", "before", "--write-baseline", "baseline.json"]) == 0
+    assert run(["audit", *factory, "--precision", "fp32", "-o", "other"]) == 0
+    assert run(["audit", *factory, "--like", "baseline.json", "-o", "same"]) == 0
+    capsys.readouterr()
+    run(["gate", "other", "--baseline", "baseline.json", "--max-drop", "100"])
+    out = capsys.readouterr()
+    first = out.out.splitlines()[0]
+    assert first == "gate passed: 2 conditions met (the searches differ: bfloat16 -> float32)"
+    assert "audit --like baseline.json" in " ".join(out.err.split())
+    assert run(["gate", "same", "--baseline", "baseline.json"]) == 0
+    out = capsys.readouterr()
+    assert out.out.startswith("gate passed: 2 conditions met\n")
+    assert "differs from the baseline" not in out.err
