@@ -52,7 +52,8 @@ def test_a_degraded_model_fails_and_the_same_model_passes(place, capsys):
     assert run(["gate", "good", "--write-baseline", "baseline.json"]) == 0
     compare = ["--baseline", "baseline.json", "--max-drop", "1.0", "--policy", "significant"]
     capsys.readouterr()
-    assert run(["gate", "good", *compare, "--replay", "--fail-on-replay"]) == 0
+    replay = ["--replay", "--fail-on-replay", "--factory", "r0_gate_nets:good"]
+    assert run(["gate", "good", *compare, *replay]) == 0
     assert capsys.readouterr().out.startswith("gate passed")
     audit("degraded")
     capsys.readouterr()
