@@ -70,6 +70,7 @@ ALLOWED = {
     | FACTS
     | {"architectures", "auditing", "certifying", "commands", "data", "device", "distributed"}
     | {"gate", "models", "recipes", "runs", "study", "training", "views", "writers", "zoo"},
+    "studies": BASE | FACTS | {"auditing", "commands", "runs", "study"},
     "api": BASE
     | FACTS
     | {"auditing", "certifying", "commands", "device", "distributed", "files", "gate", "models"}
