@@ -95,7 +95,7 @@ class Saved:
     """A file of the run was written."""
 
     path: str
-    kind: str  # "snapshot", "best" or "model"
+    kind: str  # "snapshot", "best", "epoch" or "model"
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,9 @@ def harden(
     stop_on_co: Annotated[
         bool, typer.Option("--stop-on-co", help="End at the first sign of overfitting.")
     ] = False,
+    keep_epochs: Annotated[
+        bool, typer.Option("--keep-epochs", help="Keep a checkpoint of every epoch, for studies.")
+    ] = False,
     overrides: Overrides = None,
 ) -> None:
     """Train or fine-tune a network with Fast-LS-l0 or any of its ablations.
@@ -63,7 +66,8 @@ def harden(
         model=model, data=data, recipe=recipe, method=method, steps=steps, epochs=epochs,
         train_images=train_images, batch_size=batch_size, seed=seed, start_from=start_from,
         factory=factory, pretrained=pretrained, out=out, resume=resume, data_dir=data_dir,
-        workers=workers, compile=compile_, stop_on_co=stop_on_co, overrides=tuple(overrides or ()),
+        workers=workers, compile=compile_, stop_on_co=stop_on_co, keep_epochs=keep_epochs,
+        overrides=tuple(overrides or ()),
     )  # fmt: skip
     check_harden(options, device)
     loading("harden")

@@ -34,6 +34,7 @@ class TrainRequest:
     factory: str | None = None  # package.module:callable that makes the network
     compile: bool = False
     stop_on_overfitting: bool = False
+    keep_epochs: bool = False  # a checkpoint after every epoch
     workers: int | None = None  # processes that decode image files; None: one per core
     progress: Callable[[Transfer], None] | None = None  # told about a download
     images: ImageSet | None = None  # in the caller's hands; None: the recipe's data
@@ -94,6 +95,7 @@ def build_training(resolved: Resolved, request: TrainRequest) -> TrainJob:
         },
         export=_Exporter(resolved, network, data, fingerprint),
         notes=(*data.origin.notes, *network.notes),
+        keep_epochs=request.keep_epochs,
     )
 
 

@@ -67,6 +67,7 @@ def open_run(
         factory=options.factory,
         compile=options.compile,
         stop_on_overfitting=options.stop_on_co,
+        keep_epochs=options.keep_epochs,
         workers=options.workers,
         progress=progress,
     )
@@ -116,7 +117,7 @@ def _remember(folder: Path, resolved: Resolved, options: HardenOptions) -> None:
 _TEXT = (str, type(None))
 _KEPT: dict[str, tuple[type, ...]] = {
     "start_from": _TEXT, "factory": _TEXT, "data_dir": _TEXT, "compile": (bool,),
-    "stop_on_co": (bool,), "workers": (int, type(None)),
+    "stop_on_co": (bool,), "keep_epochs": (bool,), "workers": (int, type(None)),
 }  # fmt: skip
 
 
@@ -139,6 +140,7 @@ def _recall(options: HardenOptions) -> tuple[Resolved, HardenOptions]:
     given: dict[str, Any] = {"data_dir": options.data_dir} if options.data_dir else {}
     given |= {"workers": options.workers} if options.workers is not None else {}
     given |= {"stop_on_co": True} if options.stop_on_co else {}
+    given |= {"keep_epochs": True} if options.keep_epochs else {}
     if options.compile and not kept["compile"]:
         raise RunError(
             "the run was started without --compile", "leave it out: other kernels round differently"
@@ -152,7 +154,7 @@ def read_kept(folder: Path) -> dict[str, Any]:
     """options.json of a run, each value of the kind it was written with."""
     path = folder / "options.json"
     try:
-        kept = json.loads(path.read_text(encoding="utf-8"))
+        kept = {"keep_epochs": False} | json.loads(path.read_text(encoding="utf-8"))
         return {key: _of_kind(kept[key], kinds) for key, kinds in _KEPT.items()}
     except (OSError, ValueError, TypeError, KeyError, RecursionError) as problem:
         raise RunError(

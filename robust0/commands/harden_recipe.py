@@ -29,6 +29,7 @@ class HardenOptions:
     workers: int | None = None
     compile: bool = False
     stop_on_co: bool = False
+    keep_epochs: bool = False
     overrides: tuple[str, ...] = ()
 
     def changes(self) -> dict[str, object]:

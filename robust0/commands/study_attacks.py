@@ -15,6 +15,7 @@ from robust0.models.metadata import Budget, Metadata
 from robust0.recipes.load import load_recipe, read_audit
 from robust0.recipes.schema import TrainingSpec
 from robust0.records import Unit
+from robust0.registry import only_named
 from robust0.runs.subject import ModelReference
 from robust0.study.perturb import AuditAttack, Perturber, TrainingAttack, Unperturbed
 from robust0.threats import Threat
@@ -113,7 +114,8 @@ def trained_with(model: ModelReference) -> TrainingSpec | None:
     recipe = None if path is None else path.parent / "recipe.yaml"
     if known is None or known.recipe is None or recipe is None or not recipe.is_file():
         return None
-    resolved = load_recipe(str(recipe))
+    with only_named(()):
+        resolved = load_recipe(str(recipe))
     return resolved.recipe.training if resolved.hash == known.recipe else None
 
 

@@ -8,6 +8,7 @@ from robust0.commands.study import require_finished
 from robust0.errors import RunError
 from robust0.models.checkpoint import read_metadata
 from robust0.recipes.load import load_recipe
+from robust0.registry import only_named
 from robust0.runs.folder import read_lines
 from robust0.study.training import RecordedRun
 
@@ -24,7 +25,8 @@ def _recorded(folder: Path) -> RecordedRun:
     if not folder.is_dir() or not (folder / "recipe.yaml").is_file() or not metrics.is_file():
         raise RunError(f"{folder} holds no training run", "give a run of robust0 harden")
     require_finished(folder)
-    spec = load_recipe(str(folder / "recipe.yaml")).recipe.training
+    with only_named(()):
+        spec = load_recipe(str(folder / "recipe.yaml")).recipe.training
     steps = getattr(spec.inner, "steps", None)
     budget = f"{spec.threat.budget} {spec.threat.unit}s"
     attack = "no attack" if steps is None else f"{steps} step{'' if steps == 1 else 's'}, {budget}"

@@ -27,9 +27,13 @@ class RecordedRun:
 
 def overfitting_moment(run: RecordedRun) -> Json | None:
     """The first epoch at which the watch raises its alarm, with its reason; None: never."""
-    best = 0.0
+    best = -1.0
     for record in run.records:
-        if record["event"] != "epoch":
+        if record["event"] == "overfitting":
+            return {key: record[key] for key in ("epoch", "step", "reason")}
+    # Runs of earlier versions did not record it.
+    for record in run.records:
+        if record["event"] != "epoch" or record["epoch"] == 0:
             continue
         reading = Reading(
             record["images"], record["clean"], record["training_attack"], record["probe"]

@@ -61,3 +61,4 @@ class TrainJob:
     identity: dict[str, Any]
     export: Callable[[Path, nn.Module, dict[str, float]], None]  # writes a checkpoint with metrics
     notes: tuple[str, ...]
+    keep_epochs: bool = False  # a checkpoint after every epoch

@@ -205,6 +205,11 @@ class _Run:
         epoch = self.step // self.steps_per_epoch
         if epoch % self.job.watch.every == 0 or self.step == self.total:
             yield from self._look()
+        if self.job.keep_epochs and self.world.leads:
+            path = self.job.folder / f"epoch-{epoch:04}.safetensors"
+            with self.average.applied() as network:
+                self.job.export(path, network, self._metrics())
+            yield Saved(str(path), "epoch")
 
     def _look(self) -> Iterator[TrainEvent]:
         """A reading of the reserved images; the best network so far is kept."""
@@ -217,6 +222,8 @@ class _Run:
                 if isinstance(event, EpochDone):
                     self._write("epoch", asdict(event))
                     best = event.best
+                if isinstance(event, OverfittingSeen):
+                    self._write("overfitting", {"step": self.step, **asdict(event)})
                 yield event
             if best and self.world.leads:
                 path = job.folder / "best.safetensors"

@@ -1,5 +1,6 @@
 """What a resumed training run may change."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,15 @@ def test_a_resumed_run_may_stop_at_overfitting_from_now_on():
     assert resuming
     assert job.watch.stop
     assert not opened(HardenOptions(resume=Path("run")))[0].watch.stop
+
+
+def test_a_run_keeps_every_epoch_if_it_was_told_to_or_is_told_now():
+    assert not opened(SMALL)[0].keep_epochs
+    kept = json.loads(Path("run/options.json").read_text(encoding="utf-8"))
+    kept.pop("keep_epochs")  # a run of an earlier version
+    Path("run/options.json").write_text(json.dumps(kept), encoding="utf-8")
+    assert not opened(HardenOptions(resume=Path("run")))[0].keep_epochs
+    assert opened(HardenOptions(resume=Path("run"), keep_epochs=True))[0].keep_epochs
 
 
 def test_a_resumed_run_may_not_be_compiled_if_it_was_not():

@@ -167,6 +167,13 @@ def test_the_moment_of_overfitting_is_the_first_alarm():
     assert "exceeds clean accuracy" in moment["reason"]
 
 
+def test_a_recorded_alarm_is_the_moment():
+    run = recorded("a", [0.3, 0.4])
+    said = {"event": "overfitting", "epoch": 2, "step": 20, "reason": "as the watch said"}
+    run = RecordedRun("a", "sparse-at", [*run.records, said], 10, 0.05, {})
+    assert overfitting_moment(run)["reason"] == "as the watch said"
+
+
 def test_training_runs_share_a_page(tmp_path):
     runs = [recorded("with", [0.2, 0.3]), recorded("without", [0.3, 0.0])]
     document = run_study(training_job(runs), tmp_path)

@@ -75,6 +75,14 @@ def test_a_run_learns_and_tells_what_it_did(job):
     assert sum(steps[0].parts.values()) == pytest.approx(steps[0].loss, rel=1e-5)
 
 
+def test_every_epoch_is_kept_where_asked(job):
+    train(replace(job, keep_epochs=True))
+    kept = sorted(path.name for path in job.folder.glob("epoch-*"))
+    assert kept == [f"epoch-{epoch:04}.safetensors" for epoch in (1, 2, 3, 4)]
+    last = (job.folder / "model.safetensors").read_bytes()
+    assert (job.folder / kept[-1]).read_bytes() == last
+
+
 def test_the_same_seed_gives_the_same_weights_and_another_does_not(tmp_path):
     jobs = [make_job(tmp_path / str(n), seed=seed) for n, seed in enumerate((0, 0, 1))]
     for job in jobs:
@@ -301,6 +309,8 @@ def test_the_watch_warns_when_the_training_attack_is_no_attack(tmp_path):
     assert "exceeds clean accuracy" in alarms[0].reason
     assert events[-1].step == 5
     assert "exceeds" in events[-1].overfitting
+    lines = read_lines(job.folder / "metrics.jsonl")
+    assert [line["epoch"] for line in lines if line["event"] == "overfitting"] == [1]
     assert not (job.folder / "best.safetensors").exists()
 
 
