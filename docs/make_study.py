@@ -21,8 +21,8 @@ MODELS = [ONE_STEP, f"{PREFIX}strades-t", f"{PREFIX}strades-ts", LARGEST]
 # These checkpoints were trained with steps of 0.25 and do not carry their recipe.
 STEPS = "alpha=0.25,beta=0.25"
 ATTACK = f"training,{STEPS}"
-PAIR = "--recipe quick --model preact_resnet18_w8 --method sparse-at --steps 20 --epochs 6 "
-PAIR += "--train-images 2000 --set training.threat.pixels=40"
+PAIR = "--recipe quick --model preact_resnet18_w8 --method sparse-at --steps 20 --epochs 4 "
+PAIR += "--train-images 1024 --set training.threat.pixels=40 --set training.probe.images=50"
 NO_STOP = "--set training.inner.stop_early=false --set training.inner.skip_misclassified=false"
 
 
@@ -40,7 +40,8 @@ def steps(work: Path) -> dict[str, list[str]]:
             f"-o {work}/zoo"
         ],
         "interpolate": [
-            f"study interpolate {models} --attack one-step,{STEPS} --images 200 -o {work}/zoo"
+            f"study interpolate {models} --attack one-step --images 200 -o {work}/release",
+            f"study interpolate {models} --attack one-step,{STEPS} --images 200 -o {work}/zoo",
         ],
         "gradients": [
             f"study gradients {models} --attack one-step,{STEPS} --against multi-step,steps=20 "

@@ -47,7 +47,6 @@ def overlap_job(scope: StudyScope) -> StudyJob:
             "model": model.label, **model.facts, "first": one.label, "second": two.label,
             "unit": one.threat.unit, "sites": sites, "images": len(found.rows),
             "changed": list(sizes), "mean": means, "chance": chance,
-            "budget_chance": chance_overlap(one.threat.budget, sites),
             "lift": means["overlap"] / chance["overlap"],
             "values": {name: _numbers(getattr(found, name)) for name in chance},
         }  # fmt: skip

@@ -9,6 +9,7 @@ import numpy as np
 from robust0.study import curves, surfaces
 from robust0.study.drawing import canvas, colour, save
 from robust0.study.folder import Json
+from robust0.units import plural
 
 _STYLES = ("-", "--", ":", "-.")
 _RC: dict[Any, Any] = {
@@ -91,17 +92,20 @@ def _overlap(results: Sequence[Json]) -> dict[str, Any]:
         for axes, name, label in zip(
             pair,
             ("distance", "overlap"),
-            ("normalised l0 distance", f"share of the {result['unit']}s shared"),
+            (
+                "normalised l0 distance",
+                f"share of the second's {plural(result['unit'])} in the first",
+            ),
             strict=True,
         ):
             values, mean = result["values"][name], result["mean"][name]
-            axes.hist(values, bins=np.linspace(0, 1, 41), color=colour(number), alpha=0.8)
+            axes.hist(values, bins=np.linspace(-0.025, 1.025, 22), color=colour(number), alpha=0.8)
             axes.axvline(
                 result["chance"][name], color="black", linestyle="--",
                 label=f"by chance {result['chance'][name]:.3f}",
             )  # fmt: skip
             axes.axvline(mean, color="tab:red", label=f"mean {mean:.3f}")
-            axes.set(xlabel=label, ylabel="images", xlim=(0, 1))
+            axes.set(xlabel=label, ylabel="images", xlim=(-0.03, 1.03))
             axes.legend(fontsize="small")
         pair[0].set_title(result["model"], fontsize=9, loc="left")
         pair[1].set_title(f"{result['first']} / {result['second']}", fontsize=7, loc="right")

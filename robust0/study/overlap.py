@@ -27,19 +27,24 @@ class Overlaps:
 
 def overlaps(threat: Threat, clean: Tensor, first: Tensor, second: Tensor) -> Overlaps:
     """Compare two perturbations (N, C, H, W) of the same images, counted in the threat's unit."""
-    one, two = ((threat.view(clean) != threat.view(other)).any(dim=1) for other in (first, second))
+    one, two = (_changed(threat, clean, other) for other in (first, second))
     sizes = one.sum(dim=1), two.sum(dim=1)
     rows = ((sizes[0] > 0) & (sizes[1] > 0)).nonzero()[:, 0]
     one, two = one[rows], two[rows]
     both, shared = sizes[0][rows] + sizes[1][rows], (one & two).sum(dim=1)
     return Overlaps(
         rows=rows,
-        distance=threat.distance(first[rows], second[rows]) / both,
+        distance=_changed(threat, first[rows], second[rows]).sum(dim=1) / both,
         location=(one ^ two).sum(dim=1) / both,
         overlap=shared / sizes[1][rows],
         first=sizes[0][rows],
         second=sizes[1][rows],
     )
+
+
+def _changed(threat: Threat, clean: Tensor, other: Tensor) -> Tensor:
+    """(N, S) bool: the sites in which any value differs."""
+    return (threat.view(clean) != threat.view(other)).any(dim=1)
 
 
 def chance_overlap(first: float, sites: int) -> float:

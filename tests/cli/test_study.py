@@ -37,8 +37,8 @@ def place(tmp_path, monkeypatch):
     np.savez("line.npz", images=images, labels=labels)
     metadata = Metadata.made(
         factory="study_factory:make", classes=3, input_size=(3, 6, 6), mean=(0.0,) * 3,
-        std=(1.0,) * 3, method="sparse-at", train_budget=Budget(unit="pixel", sites=6),
-        eval_budget=Budget(unit="pixel", sites=2), dataset="npz:line.npz", epochs=3,
+        std=(1.0,) * 3, method="sparse-at", train_budget=Budget(unit="pixel", amount=6),
+        eval_budget=Budget(unit="pixel", amount=2), dataset="npz:line.npz", epochs=3,
     )  # fmt: skip
     save("a.safetensors", network, metadata)
     return tmp_path
