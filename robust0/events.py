@@ -34,6 +34,22 @@ class TrainStarted:
 
 
 @dataclass(frozen=True, slots=True)
+class TrainPlanned:
+    """What a run will do and about how long it will take, from a few steps on a copy."""
+
+    title: str
+    device: str
+    images: int
+    epochs: int
+    steps_per_epoch: int
+    batch: int  # images per optimiser step
+    processes: int
+    training_seconds: float  # 0: not known
+    watching_seconds: float  # of the overfitting watch
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Ticked:
     """An optimiser step is over: enough for a progress bar, costs nothing."""
 

@@ -52,6 +52,9 @@ def harden(
     keep_epochs: Annotated[
         bool, typer.Option("--keep-epochs", help="Keep a checkpoint of every epoch, for studies.")
     ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would run and how long; write nothing.")
+    ] = False,
     overrides: Overrides = None,
 ) -> None:
     """Train or fine-tune a network with Fast-LS-l0 or any of its ablations.
@@ -71,7 +74,7 @@ def harden(
     )  # fmt: skip
     check_harden(options, device)
     loading("harden")
-    from robust0.commands.harden import next_audit, open_run
+    from robust0.commands.harden import next_audit, opened, prepare
     from robust0.device import resolve
     from robust0.distributed import local_device, world
     from robust0.events import TrainFinished
@@ -80,14 +83,21 @@ def harden(
     from robust0.training.tensorboard import Scalars
     from robust0.views.curves import draw_curves
     from robust0.views.harden import train_view
+    from robust0.views.harden_plan import show_training_plan
 
     place = local_device(resolve(device))
     with world(place) as group, ExitStack() as stack:
         with transfer_bars() as show:
-            job, resuming = stack.enter_context(open_run(options, place, group, show))
+            prepared = prepare(options, place, group, show)
+        if prepared.plan is not None and group.leads:
+            show_training_plan(prepared.plan, as_data=dry_run)
+        if dry_run:
+            return
+        stack.enter_context(opened(prepared, group))
+        job = prepared.job
         with train_view(silent=not group.leads) as view:
             scalars = Scalars(job.folder) if group.leads else None
-            for event in run(job, group, resume=resuming):
+            for event in run(job, group, resume=prepared.resuming):
                 view.show(event)
                 if scalars is not None:
                     scalars.show(event)

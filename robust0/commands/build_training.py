@@ -14,7 +14,7 @@ from robust0.data.imageset import ImageSet, side
 from robust0.errors import DataError, RecipeError
 from robust0.events import Transfer
 from robust0.models.checkpoint import Budget, save
-from robust0.recipes.load import Resolved
+from robust0.recipes.load import Resolved, section_hash
 from robust0.recipes.schema import DatasetSpec, ThreatSpec, TrainingSpec
 from robust0.rng import Stream
 from robust0.runs.network import TrainableNetwork, network_for
@@ -85,7 +85,7 @@ def build_training(resolved: Resolved, request: TrainRequest) -> TrainJob:
         seed=spec.seed,
         device=request.device,
         identity={
-            "recipe hash": resolved.hash,
+            "recipe hash": section_hash(recipe, "dataset", "model", "threat", "training"),
             "training images": fingerprint,
             "network": network.name,
             "start": network.start,

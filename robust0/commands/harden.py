@@ -5,24 +5,27 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from robust0.auditing.preflight import check_model
 from robust0.commands.build_training import TrainRequest, build_training
 from robust0.commands.harden_recipe import HardenOptions, resolve
 from robust0.commands.named_code import only_code, own_code, require_factory
 from robust0.distributed import World
 from robust0.errors import ModelError, RunError
-from robust0.events import Transfer
+from robust0.events import TrainPlanned, Transfer
 from robust0.files import write_text
 from robust0.models.checkpoint import read_metadata
 from robust0.recipes.load import Resolved, dump_recipe, load_recipe
 from robust0.registry import only_named
 from robust0.runs.folder import owned, writing
 from robust0.training.job import TrainJob
+from robust0.training.trial import ROWS as TRIAL_ROWS
+from robust0.training.trial import rehearse
 from robust0.wording import shell
 from robust0.zoo.fetch import locate
 
@@ -45,14 +48,24 @@ def _as_checkpoint(options: HardenOptions, path: Path) -> HardenOptions:
     return replace(options, model=arch, data=options.data or known.dataset)
 
 
-@contextmanager
-def open_run(
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A run that has been tried out; nothing is written yet."""
+
+    job: TrainJob
+    resolved: Resolved
+    options: HardenOptions
+    resuming: bool
+    plan: TrainPlanned | None  # of a run that begins
+
+
+def prepare(
     options: HardenOptions,
     device: torch.device,
     world: World,
     progress: Callable[[Transfer], None],
-) -> Iterator[tuple[TrainJob, bool]]:
-    """The job, its run directory locked by the leading process, and whether it is resumed."""
+) -> Prepared:
+    """Build the job and try it out: what is refused here leaves no files behind."""
     resolved, options = _recall(options) if options.resume else (_fresh(options), options)
     folder = options.resume or options.out or _fresh_folder(resolved)
     # torchrun starts a failed group again with the same arguments: that is a resume.
@@ -71,13 +84,24 @@ def open_run(
         workers=options.workers,
         progress=progress,
     )
-    job = build_training(resolved, request)  # what is refused here leaves no files behind
+    job = build_training(resolved, request)
+    plan = None
+    if not resuming:
+        check_model(job.network, job.data, TRIAL_ROWS, device)
+        plan = rehearse(job, world.size)
+    return Prepared(job, resolved, options, resuming, plan)
+
+
+@contextmanager
+def opened(run: Prepared, world: World) -> Iterator[None]:
+    """The run directory: locked by the leading process, its recipe written down."""
+    folder = run.job.folder
     world.wait()
     with owned(folder) if world.leads else nullcontext():
-        if world.leads and not (resuming and (folder / "recipe.yaml").exists()):
+        if world.leads and not (run.resuming and (folder / "recipe.yaml").exists()):
             _refuse_used(folder)
-            _remember(folder, resolved, options)
-        yield job, resuming
+            _remember(folder, run.resolved, run.options)
+        yield
 
 
 def next_audit(folder: Path) -> str:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from robust0.attacks.base import Attack
 from robust0.data.augment import Augmentation
 from robust0.data.imageset import ImageSet
+from robust0.errors import RunError
 from robust0.threats import Threat
 from robust0.training.averaging import Averaging
 from robust0.training.methods.base import Method
@@ -62,3 +63,34 @@ class TrainJob:
     export: Callable[[Path, nn.Module, dict[str, float]], None]  # writes a checkpoint with metrics
     notes: tuple[str, ...]
     keep_epochs: bool = False  # a checkpoint after every epoch
+
+
+@dataclass(frozen=True, slots=True)
+class Timetable:
+    """How a run is divided."""
+
+    micros: int  # micro-batches per step, over all processes
+    micro_size: int
+    batch: int  # images per step
+    steps: int  # per epoch; the images left over wait for another epoch
+    epochs: int
+
+    @property
+    def total(self) -> int:
+        """Steps of the whole run."""
+        return self.steps * self.epochs
+
+
+def timetable(job: TrainJob, processes: int) -> Timetable:
+    """The steps of a job; refuses fewer images than micro-batches."""
+    micros = job.accumulate * processes
+    size = min(job.batch_size, len(job.rows) // micros)
+    if size == 0:
+        raise RunError(
+            f"{len(job.rows)} training images are fewer than {micros} micro-batches",
+            "use fewer processes or fewer accumulation steps",
+        )
+    batch = size * micros
+    # A method that moves the weights m times per batch sees each image m times less often.
+    epochs = -(-job.epochs // job.method.updates)
+    return Timetable(micros, size, batch, len(job.rows) // batch, epochs)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from robust0.data.batches import Batch, eval_batches, train_batches
 from robust0.distributed import World, parallel
-from robust0.errors import RunError, TrainingError
+from robust0.errors import TrainingError
 from robust0.events import (
     EpochDone,
     OverfittingSeen,
@@ -28,7 +28,7 @@ from robust0.runs.folder import append_line, keep_lines
 from robust0.training import snapshot as snapshots
 from robust0.training.averaging import WeightAverage
 from robust0.training.guards import HealthCheck
-from robust0.training.job import TrainJob
+from robust0.training.job import TrainJob, timetable
 from robust0.training.meter import StepMeter
 from robust0.training.methods.base import MicroBatch, Moment, StepBatch
 from robust0.training.updates import Updates
@@ -43,23 +43,27 @@ def run(job: TrainJob, world: World, *, resume: bool) -> Iterator[TrainEvent]:
         yield from _Run(job, world, interrupt).events(resume=resume)
 
 
+def try_steps(job: TrainJob) -> Iterator[float]:
+    """Seconds of one real step after the other, for an epoch; network and method learn, no more."""
+    run = _Run(job, World(), Interrupt())
+    run.open_epoch()
+    while run.step < run.steps_per_epoch:
+        begun = time.perf_counter()
+        run.train()
+        if job.device.type == "cuda":
+            torch.cuda.synchronize(job.device)
+        run.step += 1
+        yield time.perf_counter() - begun
+
+
 class _Run:
     """The mutable side of a job: optimiser, position, what has been seen."""
 
     def __init__(self, job: TrainJob, world: World, interrupt: Interrupt) -> None:
         self.job, self.world, self.interrupt = job, world, interrupt
-        self.micros = job.accumulate * world.size  # micro-batches per optimiser step
-        self.micro_size = min(job.batch_size, len(job.rows) // self.micros)
-        if self.micro_size == 0:
-            raise RunError(
-                f"{len(job.rows)} training images are fewer than {self.micros} micro-batches",
-                "use fewer processes or fewer accumulation steps",
-            )
-        self.batch = self.micro_size * self.micros
-        self.steps_per_epoch = len(job.rows) // self.batch  # the rest waits for another epoch
-        # A method that moves the weights m times per batch sees each image m times less often.
-        self.epochs = -(-job.epochs // job.method.updates)
-        self.total = self.steps_per_epoch * self.epochs
+        times = timetable(job, world.size)
+        self.micros, self.micro_size, self.batch = times.micros, times.micro_size, times.batch
+        self.steps_per_epoch, self.epochs, self.total = times.steps, times.epochs, times.total
         if job.channels_last:
             job.network.to(memory_format=torch.channels_last)
         self.forward = self._wrapped()
@@ -99,8 +103,8 @@ class _Run:
         saved_at, opened = time.monotonic(), -1
         while self.step < self.total and not self._stopping():
             if opened != self.step // self.steps_per_epoch:
-                opened = self._open_epoch()
-            self._train()
+                opened = self.open_epoch()
+            self.train()
             self.step += 1
             yield Ticked(self.step)
             epoch_ends = self.step % self.steps_per_epoch == 0
@@ -135,7 +139,7 @@ class _Run:
 
     # -- one step ----------------------------------------------------------------------------------
 
-    def _open_epoch(self) -> int:
+    def open_epoch(self) -> int:
         """The micro-batches this process still has in this epoch, in order."""
         job, epoch = self.job, self.step // self.steps_per_epoch
         order = Stream.of("order", job.seed).permutation(len(job.rows), epoch)
@@ -151,7 +155,8 @@ class _Run:
         self.meter.reset()
         return epoch
 
-    def _train(self) -> None:
+    def train(self) -> None:
+        """One step on the next batch."""
         job, epoch = self.job, self.step // self.steps_per_epoch
         moment = Moment(job.seed, epoch, self.step, epoch / self.epochs)
         micros = tuple(self._next_batch(number) for number in range(job.accumulate))

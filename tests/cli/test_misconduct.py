@@ -176,4 +176,5 @@ def test_training_a_model_that_leaves_is_exit_3(capsys):
     more = [word for change in changes for word in ("--set", f"training.{change}")]
     more += ["--method", "standard", "--set", "threat.pixels=4"]
     assert run(["harden", "--factory", "rude:LeavesAtOnce", *small, *more]) == 3
-    assert "the model raised SystemExit: 0 in training" in capsys.readouterr().err
+    assert "the model fails on 3x6x5 images: SystemExit: 0" in capsys.readouterr().err
+    assert not Path("trained").exists()

@@ -1,24 +1,30 @@
-"""What a resumed training run may change."""
+"""What a training run refuses before it begins, and what a resumed one may change."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
-from robust0.commands.harden import HardenOptions, open_run
+from robust0.cli.app import run
+from robust0.commands.harden import HardenOptions, prepare
+from robust0.commands.harden import opened as open_folder
 from robust0.distributed import World
-from robust0.errors import RecipeError, RunError
+from robust0.errors import ModelError, RecipeError, RunError
 
+OUT = Path("run")
 CPU = torch.device("cpu")
 SMALL = HardenOptions(
-    data="sample", model="preact_resnet18_w8", epochs=1, train_images=128, out=Path("run")
+    data="sample", model="preact_resnet18_w8", epochs=1, train_images=128, out=OUT
 )
 
 
 def opened(options):
-    with open_run(options, CPU, World(), lambda _: None) as (job, resuming):
-        return job, resuming
+    run = prepare(options, CPU, World(), lambda _: None)
+    with open_folder(run, World()):
+        return run.job, run.resuming
 
 
 @pytest.fixture(autouse=True)
@@ -88,8 +94,44 @@ def test_a_run_killed_while_it_was_begun_can_be_started_anew():
     assert not opened(SMALL)[1]
 
 
-def test_an_evaluation_budget_beyond_the_image_is_refused_before_training():
-    from dataclasses import replace
+def test_a_network_that_does_not_fit_its_data_is_refused_before_anything_is_written(monkeypatch):
+    Path("nets.py").write_text(
+        "from torch import nn\n\n\ndef colour():\n"
+        "    return nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(144, 2))\n\n\n"
+        "class Stuck(nn.Module):\n"
+        "    def __init__(self):\n        super().__init__()\n        self.w = nn.Linear(64, 2)\n\n"
+        "    def forward(self, images):\n        return self.w(images.flatten(1)).detach()\n"
+    )
+    monkeypatch.syspath_prepend(".")
+    labels = np.arange(40) % 2
+    np.savez("grey.npz", images=np.zeros((40, 8, 8), dtype=np.uint8), labels=labels)
+    budgets = ("threat.pixels=2", "training.threat.pixels=4")
+    grey = HardenOptions(data="npz:grey.npz", factory="nets:colour", overrides=budgets, out=OUT)
+    with pytest.raises(ModelError, match=r"fails on 1x8x8 images: .* 3 channels"):
+        prepare(grey, CPU, World(), lambda _: None)
+    with pytest.raises(ModelError, match="cannot be trained on 1x8x8 images") as refusal:
+        prepare(replace(grey, factory="nets:Stuck"), CPU, World(), lambda _: None)
+    assert refusal.value.exit_code == 2
+    assert not OUT.exists()
 
+
+def test_a_dry_run_says_how_long_and_writes_nothing(capsys):
+    words = ["harden", "--data", "sample", "--model", "preact_resnet18_w8", "--train-images", "64"]
+    assert run([*words, "--dry-run", "-o", "run", "--device", "cpu"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "10 x 1 of 64 images" in said
+    assert "on this CPU" in said
+    assert not OUT.exists()
+
+
+def test_settings_of_the_audit_are_no_part_of_a_training_run():
+    first = prepare(SMALL, CPU, World(), lambda _: None).job.identity
+    audit = replace(SMALL, overrides=("audit.images=7",))
+    assert prepare(audit, CPU, World(), lambda _: None).job.identity == first
+    threat = replace(SMALL, overrides=("threat.pixels=7",))
+    assert prepare(threat, CPU, World(), lambda _: None).job.identity != first
+
+
+def test_an_evaluation_budget_beyond_the_image_is_refused_before_training():
     with pytest.raises(RecipeError, match="2000"):
         opened(replace(SMALL, overrides=("threat.pixels=2000",)))

@@ -14,12 +14,14 @@ from robust0.events import (
     StepDone,
     Ticked,
     TrainFinished,
+    TrainPlanned,
     TrainStarted,
     Watching,
 )
 from robust0.views.chart import line_chart, sparkline
 from robust0.views.curves import draw_curves
 from robust0.views.harden import LiveTrainView, PlainTrainView, clock, price
+from robust0.views.harden_plan import show_training_plan
 
 STARTED = TrainStarted("net · fast-ls-l0 · toy", 900, 4, 10, 0, 64, 1, ("patch_size=2",), "a probe")
 STEP = StepDone(12, 1, 1.5, {"clean": 1.2, "divergence": 0.3}, 0.5, 0.25, 0.05, 0.9, 123.4, 2**30)
@@ -120,6 +122,17 @@ def test_fine_tuning_says_what_it_did_and_warns_of_what_it_cost():
         view.show(event)
     assert "fell by 19.0 points" in screen(view, 200)
     assert price(TrainFinished("a", 7, None, None, replace(change, clean=0.8))) == ""
+
+
+def test_a_run_of_days_on_a_cpu_is_announced_with_a_smaller_recipe(capsys):
+    plan = TrainPlanned("net", "cpu", 49_000, 100, 382, 128, 1, 872 * 3600.0, 600.0, ())
+    show_training_plan(plan)
+    said = capsys.readouterr().err
+    assert "this takes about 36.3 days on this CPU" in said
+    assert "robust0 harden --recipe quick" in said
+    show_training_plan(replace(plan, device="cuda"))
+    show_training_plan(replace(plan, training_seconds=600.0))
+    assert "quick" not in capsys.readouterr().err
 
 
 def test_the_chart_puts_values_on_their_rows():
