@@ -1,11 +1,17 @@
 """``robust0 harden``: train or fine-tune a network against sparse attacks."""
 
-from contextlib import ExitStack
-from typing import Annotated
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from robust0.cli.options import Compile, DataDir, Device, Factory, Out, Overrides, Resume
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from robust0.commands.harden import Prepared
+    from robust0.distributed import World
 
 
 def harden(
@@ -30,6 +36,9 @@ def harden(
     batch_size: Annotated[int | None, typer.Option(help="Images per step and process.")] = None,
     seed: Annotated[
         int | None, typer.Option(help="Seed of weights, order, noise and attack.")
+    ] = None,
+    seeds: Annotated[
+        str | None, typer.Option(help="One run per seed, e.g. 0,1,2, and their mean and deviation.")
     ] = None,
     start_from: Annotated[
         str | None, typer.Option("--from", help="Fine-tune this run, checkpoint or zoo id.")
@@ -62,39 +71,61 @@ def harden(
     robust0 harden --model convnext_tiny --data cifar10
     """
     from robust0.commands.early import check_harden
-    from robust0.commands.harden_recipe import HardenOptions
-    from robust0.views.output import loading, note, transfer_bars
+    from robust0.commands.harden_recipe import HardenOptions, parse_seeds
+    from robust0.views.output import OutputFormat, loading, note, table, transfer_bars
 
     options = HardenOptions(
         model=model, data=data, recipe=recipe, method=method, steps=steps, epochs=epochs,
-        train_images=train_images, batch_size=batch_size, seed=seed, start_from=start_from,
+        train_images=train_images, batch_size=batch_size, seed=seed, seeds=parse_seeds(seeds),
+        start_from=start_from,
         factory=factory, pretrained=pretrained, out=out, resume=resume, data_dir=data_dir,
         workers=workers, compile=compile_, stop_on_co=stop_on_co, keep_epochs=keep_epochs,
         overrides=tuple(overrides or ()),
     )  # fmt: skip
     check_harden(options, device)
     loading("harden")
-    from robust0.commands.harden import next_audit, opened, prepare
+    from robust0.commands.harden import prepare
+    from robust0.commands.harden_seeds import begin, runs_of, summarise
     from robust0.device import resolve
     from robust0.distributed import local_device, world
+    from robust0.views.harden_plan import show_training_plan
+
+    place = local_device(resolve(device))
+    with world(place) as group:
+        wanted = runs_of(options, group)
+        begun = wanted.begun
+        for one in wanted.runs:
+            with transfer_bars() as show:
+                prepared = prepare(one, place, group, show, begun=begun)
+            if prepared.plan is not None and group.leads:
+                show_training_plan(prepared.plan, runs=len(wanted.runs), as_data=dry_run)
+            if dry_run:
+                return
+            if wanted.folder is not None and not begun:
+                if group.leads:
+                    begin(wanted)
+                prepared, begun = replace(prepared, resuming=True), True
+            if wanted.folder is not None and group.leads:
+                note(f"seed {prepared.job.seed}, in {prepared.job.folder}")
+            _train(prepared, group, wanted.folder)
+        if wanted.folder is not None and group.leads:
+            table(f"{wanted.folder}: reserved images", summarise(wanted.folder), OutputFormat.AUTO)
+
+
+def _train(prepared: "Prepared", group: "World", together: "Path | None") -> None:
+    """One run to its end, with its view and its curves."""
+    from robust0.commands.harden import next_audit, opened
     from robust0.events import TrainFinished
     from robust0.runs.folder import read_lines
     from robust0.training.loop import run
     from robust0.training.tensorboard import Scalars
     from robust0.views.curves import draw_curves
     from robust0.views.harden import train_view
-    from robust0.views.harden_plan import show_training_plan
+    from robust0.views.output import note
+    from robust0.wording import shell
 
-    place = local_device(resolve(device))
-    with world(place) as group, ExitStack() as stack:
-        with transfer_bars() as show:
-            prepared = prepare(options, place, group, show)
-        if prepared.plan is not None and group.leads:
-            show_training_plan(prepared.plan, as_data=dry_run)
-        if dry_run:
-            return
-        stack.enter_context(opened(prepared, group))
-        job = prepared.job
+    job = prepared.job
+    with opened(prepared, group):
         with train_view(silent=not group.leads) as view:
             scalars = Scalars(job.folder) if group.leads else None
             for event in run(job, group, resume=prepared.resuming):
@@ -102,6 +133,8 @@ def harden(
                 if scalars is not None:
                     scalars.show(event)
                 if isinstance(event, TrainFinished) and event.interrupted is not None:
+                    if together is not None and group.leads:
+                        note(f"all seeds: {shell('harden', '--resume', together)}")
                     raise typer.Exit(128 + event.interrupted)
         if group.leads:
             draw_curves(

@@ -12,7 +12,7 @@ from pathlib import Path
 from robust0.architectures import check_architecture
 from robust0.auditing.facts import RUN, read_run
 from robust0.commands.audit_recipe import AuditOptions, budgets_of, require_said
-from robust0.commands.harden_recipe import HardenOptions, resolve
+from robust0.commands.harden_recipe import SEEDS, HardenOptions, resolve
 from robust0.commands.named_code import only_code, require_factory
 from robust0.data.datasets import parse_name
 from robust0.device import parse
@@ -62,8 +62,11 @@ def check_harden(options: HardenOptions, device: str) -> None:
     """Refuse what ``robust0 harden`` cannot run, as far as words tell."""
     parse(device)
     if options.resume is not None:
+        if options.seeds:
+            raise RunError("--resume goes on with the seeds of the run", "leave out --seeds")
         names = ("recipe.yaml", "options.json")
-        if not all((options.resume / name).is_file() for name in names):
+        begun = (options.resume / SEEDS).is_file()
+        if not begun and not all((options.resume / name).is_file() for name in names):
             raise RunError(
                 f"{options.resume} holds no training run", "give the -o directory of robust0 harden"
             )

@@ -13,7 +13,7 @@ import torch
 
 from robust0.auditing.preflight import check_model
 from robust0.commands.build_training import TrainRequest, build_training
-from robust0.commands.harden_recipe import HardenOptions, resolve
+from robust0.commands.harden_recipe import SEEDS, HardenOptions, resolve
 from robust0.commands.named_code import only_code, own_code, require_factory
 from robust0.distributed import World
 from robust0.errors import ModelError, RunError
@@ -30,7 +30,7 @@ from robust0.wording import shell
 from robust0.zoo.fetch import locate
 
 
-def _fresh(options: HardenOptions) -> Resolved:
+def fresh_recipe(options: HardenOptions) -> Resolved:
     """The recipe of a fresh run; a checkpoint to start from brings its own model and data."""
     if options.start_from is not None and options.factory is None:
         options = _as_checkpoint(options, locate(options.start_from))
@@ -64,14 +64,19 @@ def prepare(
     device: torch.device,
     world: World,
     progress: Callable[[Transfer], None],
+    *,
+    begun: bool = False,
 ) -> Prepared:
-    """Build the job and try it out: what is refused here leaves no files behind."""
-    resolved, options = _recall(options) if options.resume else (_fresh(options), options)
-    folder = options.resume or options.out or _fresh_folder(resolved)
+    """Build the job and try it out: what is refused here leaves no files behind.
+
+    ``begun``: its folder has been written already, as one of several runs.
+    """
+    resolved, options = _recall(options) if options.resume else (fresh_recipe(options), options)
+    folder = options.resume or options.out or fresh_folder(resolved)
     # torchrun starts a failed group again with the same arguments: that is a resume.
-    resuming = options.resume is not None or world.restarts > 0
+    resuming = options.resume is not None or world.restarts > 0 or begun
     if not resuming:
-        _refuse_used(folder)
+        refuse_used_folder(folder)
     request = TrainRequest(
         folder=folder,
         device=device,
@@ -99,8 +104,8 @@ def opened(run: Prepared, world: World) -> Iterator[None]:
     world.wait()
     with owned(folder) if world.leads else nullcontext():
         if world.leads and not (run.resuming and (folder / "recipe.yaml").exists()):
-            _refuse_used(folder)
-            _remember(folder, run.resolved, run.options)
+            refuse_used_folder(folder)
+            remember(folder, run.resolved, run.options)
         yield
 
 
@@ -113,22 +118,25 @@ def next_audit(folder: Path) -> str:
     return shell(*words)
 
 
-def _fresh_folder(resolved: Resolved) -> Path:
+def fresh_folder(resolved: Resolved) -> Path:
+    """Where a run goes that was given no place."""
     recipe = resolved.recipe
     now = datetime.datetime.now().astimezone().strftime("%Y-%m-%dT%H-%M-%S")
     data = "".join(c if c.isalnum() else "-" for c in recipe.dataset.name)
     return Path("runs") / f"{now}_{data}_{recipe.model.name}_{recipe.training.method}"
 
 
-def _refuse_used(folder: Path) -> None:
-    if any(folder.glob("*.safetensors")) or (folder / "recipe.yaml").exists():
+def refuse_used_folder(folder: Path) -> None:
+    """Refuse to begin a run where one has begun."""
+    marks = ("recipe.yaml", SEEDS)
+    if any(folder.glob("*.safetensors")) or any((folder / mark).exists() for mark in marks):
         raise RunError(
             f"{folder} already holds a run",
             f"go on with robust0 harden --resume {folder}, or choose another -o",
         )
 
 
-def _remember(folder: Path, resolved: Resolved, options: HardenOptions) -> None:
+def remember(folder: Path, resolved: Resolved, options: HardenOptions) -> None:
     """What a resumed run needs beside the snapshots."""
     kept = {key: asdict(options)[key] for key in _KEPT}
     kept = {key: str(value) if isinstance(value, Path) else value for key, value in kept.items()}

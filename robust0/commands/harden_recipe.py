@@ -3,8 +3,10 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from robust0.errors import ModelError
+from robust0.errors import ModelError, RecipeError
 from robust0.recipes.load import Resolved, load_recipe, recipe_of
+
+SEEDS = "seeds.json"  # in a folder with one run per seed
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +22,7 @@ class HardenOptions:
     train_images: int | None = None
     batch_size: int | None = None
     seed: int | None = None
+    seeds: tuple[int, ...] = ()  # one run per seed
     start_from: str | None = None
     factory: str | None = None
     pretrained: bool = False
@@ -50,8 +53,23 @@ class HardenOptions:
         return changes
 
 
+def parse_seeds(text: str | None) -> tuple[int, ...]:
+    """The seeds of ``--seeds 0,1,2``."""
+    if text is None:
+        return ()
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isascii() and word.isdigit() for word in words):
+        raise RecipeError(f"--seeds takes whole numbers, got {text!r}", "for example --seeds 0,1,2")
+    seeds = tuple(int(word) for word in words)
+    if len(set(seeds)) != len(seeds):
+        raise RecipeError(f"--seeds names a seed twice: {text}", "name each seed once")
+    return seeds
+
+
 def resolve(options: HardenOptions) -> Resolved:
     """The recipe of a fresh run, as far as the options alone tell."""
+    if options.seeds and options.seed is not None:
+        raise RecipeError("--seeds and --seed are given", "leave out one of them")
     if options.factory is not None and (options.model is not None or options.pretrained):
         raise ModelError(
             "--factory makes the network; --model and --pretrained name another",

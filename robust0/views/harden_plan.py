@@ -10,7 +10,7 @@ from robust0.views.output import note, out, warn
 LONG = 4 * 3600.0  # seconds on a CPU from which a smaller recipe is named
 
 
-def show_training_plan(event: TrainPlanned, *, as_data: bool = False) -> None:
+def show_training_plan(event: TrainPlanned, *, runs: int = 1, as_data: bool = False) -> None:
     """The cost in a line on stderr, or the whole plan on stdout, which a dry run is for."""
     if as_data:
         grid = Table.grid(padding=(0, 2))
@@ -19,28 +19,27 @@ def show_training_plan(event: TrainPlanned, *, as_data: bool = False) -> None:
         for name, value in (
             ("training", event.title),
             ("steps", f"{event.epochs} x {event.steps_per_epoch} of {event.batch} images"),
-            ("cost", cost(event)),
+            ("cost", cost(event, runs)),
             *(("note", text) for text in event.notes),
         ):
             grid.add_row(name, Text(value))
         out().print(grid)
     else:
-        note(f"this takes {cost(event)}")
-    if event.device == "cpu" and event.training_seconds + event.watching_seconds > LONG:
+        note(f"this takes {cost(event, runs)}")
+    seconds = runs * (event.training_seconds + event.watching_seconds)
+    if event.device == "cpu" and seconds > LONG:
         warn(
             "that is long for a CPU; robust0 harden --recipe quick trains a thin network for ten "
             "epochs, --epochs and --train-images shorten this one"
         )
 
 
-def cost(event: TrainPlanned) -> str:
+def cost(event: TrainPlanned, runs: int = 1) -> str:
     """About how long, and where."""
     if event.training_seconds == 0.0:
         return "a time that could not be measured: the network cannot be copied"
     place = "CPU" if event.device == "cpu" else event.device.upper()
     shares = f" on {event.processes} processes" if event.processes > 1 else ""
-    whole = duration(event.training_seconds + event.watching_seconds)
-    return (
-        f"about {whole} on this {place}{shares}, {duration(event.watching_seconds)} of it for the "
-        "overfitting watch"
-    )
+    whole = duration(runs * (event.training_seconds + event.watching_seconds))
+    watch, each = duration(runs * event.watching_seconds), f" for {runs} runs" if runs > 1 else ""
+    return f"about {whole} on this {place}{shares}{each}, {watch} of it for the overfitting watch"
