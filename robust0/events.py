@@ -70,6 +70,7 @@ class StepDone:
     gradient_norm: float
     images_per_second: float
     memory_bytes: int
+    losses: tuple[float, ...] = ()  # of every update since the last such event
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,8 +59,10 @@ def build_training(resolved: Resolved, request: TrainRequest) -> TrainJob:
     rows, reserved = split_rows(data, spec.reserved, spec.images)
     method = compose(spec, threat, data.labels, len(data.class_names))
     fingerprint = data.subset(rows).fingerprint
+    defended = threat_of(recipe.threat)
+    budgets = f"trained against {threat}, evaluated at {defended}"
     return TrainJob(
-        title=f"{network.name} · {spec.method} · {data.name}, {side(data)} images · {threat}",
+        title=f"{network.name} · {spec.method} · {data.name}, {side(data)} images · {budgets}",
         folder=request.folder,
         network=network.module.to(request.device),
         fine_tunes=network.start != "fresh",
@@ -71,7 +73,7 @@ def build_training(resolved: Resolved, request: TrainRequest) -> TrainJob:
         averaging=spec.averaging,
         optim=spec.optimizer,
         schedule=spec.schedule,
-        watch=_watch(spec, threat_of(recipe.threat), stop=request.stop_on_overfitting),
+        watch=_watch(spec, defended, stop=request.stop_on_overfitting),
         epochs=spec.epochs,
         batch_size=spec.batch_size,
         accumulate=spec.accumulate,
@@ -94,7 +96,7 @@ def build_training(resolved: Resolved, request: TrainRequest) -> TrainJob:
             "compile": request.compile,
         },
         export=_Exporter(resolved, network, data, fingerprint),
-        notes=(*data.origin.notes, *network.notes),
+        notes=(*data.origin.notes, *network.notes, *_budget_notes(defended, threat)),
         keep_epochs=request.keep_epochs,
     )
 
@@ -175,6 +177,16 @@ class _Exporter:
             metrics=metrics,
         )
         save(path, module, metadata)
+
+
+def _budget_notes(defended: Threat, trained: Threat) -> tuple[str, ...]:
+    """Why training and evaluation do not have the same budget."""
+    if trained.unit != defended.unit or trained.budget <= defended.budget:
+        return ()
+    return (
+        f"the training attack may change {trained} so that {defended} are withstood: an attack of "
+        "few steps teaches little at the smaller budget",
+    )
 
 
 def _budget(spec: ThreatSpec) -> Budget:

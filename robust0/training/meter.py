@@ -25,6 +25,8 @@ class StepMeter:
         self._sums: dict[str, Tensor] = {}
         self._images = 0
         self._micros = 0
+        self._pending: list[Tensor] = []  # losses of the micro-batches of this update
+        self._losses: list[Tensor] = []  # of the updates
         self._since = time.perf_counter()
 
     def note(self, result: StepResult, images: int) -> None:
@@ -32,6 +34,7 @@ class StepMeter:
         self._images += images
         self._micros += 1
         self._add("loss", result.loss.detach())
+        self._pending.append(result.loss.detach().float())
         for name, part in result.parts.items():
             self._add(f"part.{name}", part)
         for name, hits in (("clean", result.clean_hits), ("attack", result.adversarial_hits)):
@@ -44,6 +47,8 @@ class StepMeter:
         ``may_skip``: a loss scaler skips steps whose gradient overflowed, so they do not count.
         """
         norm = norm.detach()
+        self._losses.append(torch.stack(self._pending).mean())
+        self._pending = []
         counts = norm.isfinite() if may_skip else torch.ones_like(norm, dtype=torch.bool)
         self._add("norm", norm.where(counts, 0.0))
         self._add("norms", counts)
@@ -52,13 +57,15 @@ class StepMeter:
         """The averages over all processes; the meter starts anew."""
         names = list(self._sums)
         sums = torch.stack([self._sums[name].float() for name in names])
-        world.average_([sums])  # in place; every process has the same names
+        losses = torch.stack(self._losses)
+        world.average_([sums, losses])  # in place; every process has the same names
         values = dict(zip(names, sums.tolist(), strict=True))
         seconds = time.perf_counter() - self._since
         event = StepDone(
             step=step,
             epoch=epoch,
             loss=values["loss"] / self._micros,
+            losses=tuple(losses.tolist()),
             parts={
                 name.removeprefix("part."): value / self._micros
                 for name, value in values.items()

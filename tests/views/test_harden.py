@@ -3,6 +3,7 @@
 import io
 from dataclasses import replace
 
+import matplotlib.pyplot as plt
 import pytest
 from rich.console import Console
 
@@ -156,8 +157,9 @@ def test_clock():
 
 
 def test_curves_are_drawn_from_the_metrics_alone(tmp_path):
+    """One epoch of two steps shows points on both sides."""
     records = [
-        {"event": "step", "step": 5, "loss": 2.0},
+        {"event": "step", "step": 2, "loss": 2.0, "losses": [2.5, 1.5]},
         {
             "event": "epoch",
             "epoch": 1,
@@ -169,4 +171,11 @@ def test_curves_are_drawn_from_the_metrics_alone(tmp_path):
     ]
     draw_curves(records, tmp_path / "curves.png", "a title")
     draw_curves([], tmp_path / "empty.png", "nothing yet")
-    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+    picture, empty = (plt.imread(tmp_path / f"{name}.png") for name in ("curves", "empty"))
+    middle = picture.shape[1] // 2
+    for half in (slice(0, middle), slice(middle, None)):
+        assert coloured(picture[:, half]) > coloured(empty[:, half]) + 50
+
+
+def coloured(pixels):
+    return int((pixels[..., :3].max(axis=-1) - pixels[..., :3].min(axis=-1) > 0.3).sum())
