@@ -69,10 +69,13 @@ class _CertifyRun:
         self._take(self.proof_log.open())
         self._take_trials(self.trial_log.open())
         path = str(job.folder) if job.folder else None
+        known = len(self.proofs) if self.resume else 0
         yield CertifyStarted(
-            job.title, len(self.ids), self.names, job.facts.settings.pixels, len(self.proofs), path
+            job.title, len(self.ids), self.names, job.facts.settings.pixels, known, path
         )
         yield from self._prove()
+        if len(self.proofs) < len(self.ids) and not self._stopping():
+            return  # the leading process has come to the end without us
         yield from self._try()
         cut = self.interrupt.signal
         if job.audit is not None and cut is None:
@@ -113,9 +116,11 @@ class _CertifyRun:
             if self.world.leads and time.monotonic() - self.drawn > DRAW_SECONDS:
                 yield self._progress()
         self.clock.spent("proofs", time.monotonic() - begun)
-        while not (self._stopping() or len(self.proofs) == len(self.ids)):
+        while len(self.proofs) < len(self.ids) and not self._stopping():
             time.sleep(POLL_SECONDS)
             self._take(self.proof_log.others())
+            if not self.world.leads and self.proof_log.is_merged:
+                return
         if self.world.leads and not self._stopping():
             yield self._progress()
 
@@ -159,7 +164,7 @@ class _CertifyRun:
         for name in self.names:
             yield from self._try_one(name, total)
         self.clock.spent("trials", time.monotonic() - begun)
-        while not (self._stopping() or len(self.trials) == total):
+        while self.world.leads and len(self.trials) < total and not self._stopping():
             time.sleep(POLL_SECONDS)
             self._take_trials(self.trial_log.others())
         if self.world.leads and not self._stopping() and total:

@@ -1,8 +1,8 @@
 """The files of a running certificate: records appended line by line, one file per process.
 
-``NAME.jsonl`` is written by the leading process, ``parts/NAME-RANK.jsonl`` by the others. A record
-is on the disk before the next is computed; at the end the leading process writes all of them into
-``NAME.jsonl``, in order, and removes the parts.
+Every process appends to ``parts/NAME-RANK.jsonl``; a record is on the disk before the next is
+computed. At the end the leading process writes all of them into ``NAME.jsonl``, in order, and
+removes the parts: to the others that is the sign that nothing is left to do.
 """
 
 import shutil
@@ -49,12 +49,15 @@ class Log(Generic[M]):
         found: list[M] = []
         if self.folder is None:
             return found
-        for path in files(self.folder, self.name):
+        for path in parts(self.folder, self.name):
             if path == self._own:
                 continue
-            with path.open("rb") as file:
-                file.seek(self._tails.get(path, 0))
-                fresh = file.read()
+            try:
+                with path.open("rb") as file:
+                    file.seek(self._tails.get(path, 0))
+                    fresh = file.read()
+            except FileNotFoundError:
+                return found
             whole = fresh[: fresh.rfind(b"\n") + 1]
             self._tails[path] = self._tails.get(path, 0) + len(whole)
             found += [self.model.model_validate_json(line) for line in whole.splitlines()]
@@ -68,23 +71,24 @@ class Log(Generic[M]):
                 write_text(self.folder / f"{self.name}.jsonl", text)
 
     @property
+    def is_merged(self) -> bool:
+        """Whether the leading process has come to the end."""
+        return self.folder is not None and not (self.folder / PARTS).is_dir()
+
+    @property
     def _own(self) -> Path:
-        folder = self.folder or Path()
-        if self.rank == 0:
-            return folder / f"{self.name}.jsonl"
-        return folder / PARTS / f"{self.name}-{self.rank}.jsonl"
+        return (self.folder or Path()) / PARTS / f"{self.name}-{self.rank}.jsonl"
 
 
-def files(folder: Path, name: str) -> list[Path]:
-    """Where records of this kind are."""
-    first = folder / f"{name}.jsonl"
-    return [*([first] if first.exists() else []), *sorted((folder / PARTS).glob(f"{name}-*.jsonl"))]
+def parts(folder: Path, name: str) -> list[Path]:
+    """What each process has appended."""
+    return sorted((folder / PARTS).glob(f"{name}-*.jsonl"))
 
 
 def read_log(folder: Path, name: str, model: type[M]) -> list[M]:
     """Every record of a run; a line cut by a crash is dropped."""
     found: list[M] = []
-    for path in files(folder, name):
+    for path in (folder / f"{name}.jsonl", *parts(folder, name)):
         for number, record in enumerate(read_lines(path), start=1):
             try:
                 found.append(model.model_validate(record))
