@@ -2,6 +2,7 @@
 
 import inspect
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from torch import Tensor, nn
 from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
+
+from robust0.errors import TrainingError
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,23 @@ class World:
         """Continue when every process has come here."""
         if self.size > 1:
             dist.barrier()
+
+
+_LOST = re.compile(r"gloo|nccl|c10d|connection (closed|reset|refused)|peer", re.IGNORECASE)
+
+
+@contextmanager
+def together(size: int) -> Iterator[None]:
+    """Say that another process is gone, where the library only tells of a closed connection."""
+    try:
+        yield
+    except RuntimeError as problem:
+        if size == 1 or not _LOST.search(str(problem)):
+            raise
+        raise TrainingError(
+            "another process of this run has died or cannot be reached",
+            "go on from the last snapshot with --resume; torchrun restarts all by itself",
+        ) from problem
 
 
 def launched() -> bool:

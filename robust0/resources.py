@@ -7,6 +7,7 @@ from pathlib import Path
 import platformdirs
 
 from robust0.errors import Robust0Error
+from robust0.files import at_home
 
 
 def shipped(folder: str) -> Path:
@@ -24,12 +25,12 @@ def shipped(folder: str) -> Path:
 def cache_dir() -> Path:
     """Where downloads are kept: $ROBUST0_CACHE, else the platform's cache folder."""
     override = os.environ.get("ROBUST0_CACHE")
-    return Path(override).expanduser() if override else platformdirs.user_cache_path("robust0")
+    return at_home(override) if override else platformdirs.user_cache_path("robust0")
 
 
 def config_file() -> Path:
     """The user's settings: $ROBUST0_CONFIG, else config.yaml in the platform's config folder."""
     override = os.environ.get("ROBUST0_CONFIG")
     if override:
-        return Path(override).expanduser()
+        return at_home(override)
     return platformdirs.user_config_path("robust0") / "config.yaml"

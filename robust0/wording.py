@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from typing import TYPE_CHECKING
 
@@ -22,10 +21,6 @@ if TYPE_CHECKING:
 
 SAA = "saa"
 WORST_CASE = "worst-case"
-# C0 and C1 but tab and newline, marks that reverse a line, and halves of surrogate pairs.
-_CONTROL = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
-)
 _ENSEMBLES = {SAA: "sAA"}
 
 UPPER_BOUND = (
@@ -68,11 +63,6 @@ def tidy(text: str, limit: int = 200) -> str:
     shown = "".join(letter if letter.isprintable() else " " for letter in text)
     shown = " ".join(shown.split())
     return shown if len(shown) <= limit else shown[: limit - 1] + "…"
-
-
-def visible(text: str) -> str:
-    """Text with every control character, but newlines and tabs, shown as a replacement mark."""
-    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def shell(*words: object) -> str:

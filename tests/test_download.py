@@ -471,3 +471,112 @@ def test_two_processes_fetch_once(httpserver: HTTPServer, target):
     assert [process.wait(30) for process in both] == [0, 0]
     assert target.read_bytes() == BODY
     assert len(httpserver.log) == 1
+
+
+# -- servers that mean no good -----------------------------------------------------------------
+
+ODD = ["²", "٣", "9" * 5000, "-1", "1e3", "0x10", "", " ", "12,13"]
+
+
+@pytest.mark.parametrize("value", ODD)
+def test_an_odd_length_is_no_length(value, tmp_path):
+    with Raw(lambda *_: head("200 OK", X_Length=1) + BODY) as server:
+        run(server.url, tmp_path / "plain", sha256=SHA)
+    header = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: " + value.encode()
+    with Raw(lambda *_: header + b"\r\n\r\n" + BODY) as server:
+        run(server.url, tmp_path / "odd", sha256=SHA)
+    assert (tmp_path / "odd").read_bytes() == BODY
+
+
+@pytest.mark.parametrize("value", ODD)
+def test_an_odd_range_is_no_total(value, tmp_path):
+    def reply(number, request):
+        if number == 0:
+            return head("200 OK", Content_Length=len(BODY), ETag='"v1"') + BODY[:100]
+        start = offset_of(request)
+        text = 'HTTP/1.1 206 Partial Content\r\nConnection: close\r\nETag: "v1"\r\n'
+        text += f"Content-Range: bytes {start}-{len(BODY) - 1}/{value}\r\n\r\n"
+        return text.encode() + BODY[start:]
+
+    with Raw(reply) as server:
+        run(server.url, tmp_path / "odd", sha256=SHA)
+    assert (tmp_path / "odd").read_bytes() == BODY
+
+
+@pytest.mark.parametrize(
+    "value", [*ODD, "Fri, 31 Dec 99999 23:59:59 GMT", "Fri, 31 Dec 9999 23:59:59 -2359"]
+)
+def test_an_odd_pause_is_bounded(value, tmp_path):
+    def reply(number, _):
+        if number == 0:
+            return f"HTTP/1.1 503 Busy\r\nRetry-After: {value}\r\n\r\n".encode()
+        return head("200 OK", Content_Length=len(BODY)) + BODY
+
+    waits = []
+    with Raw(reply) as server:
+        run(server.url, tmp_path / "file", waits, sha256=SHA)
+    assert len(waits) == 1
+    assert 0 <= waits[0] <= 60
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://[::1", "http://[::1]x/", "http://host:port/", "http://ex\u00e4mple.org/", "http://h/\u00e4",
+     "http://h/a b", "http://h/\r\nX: y", "file:///etc/passwd", "http://"],
+)  # fmt: skip
+def test_what_is_no_address_is_refused_at_once(url, tmp_path):
+    waits = []
+    with pytest.raises(DataError):
+        run(url, tmp_path / "file", waits)
+    assert waits == []
+
+
+def test_a_redirect_to_no_address_is_refused(tmp_path):
+    with Raw(lambda *_: head("302 Found", Location="http://[::1")) as server:
+        with pytest.raises(DataError):
+            run(server.url, tmp_path / "file")
+        assert len(server.requests) == 1
+
+
+def test_a_drip_is_given_up(tmp_path, monkeypatch):
+    monkeypatch.setattr(web, "_PACE_SECONDS", 0.05)
+    monkeypatch.setattr(web, "_SLOWEST", 1e9)
+
+    class Dripping(Raw):
+        def _serve(self):
+            while True:
+                try:
+                    connection, _ = self._socket.accept()
+                except OSError:
+                    return
+                with connection, contextlib.suppress(OSError):
+                    self.requests.append(connection.recv(65536).decode())
+                    start = offset_of(self.requests[-1])
+                    connection.sendall(head("200 OK", Content_Length=len(BODY)))
+                    for place in range(start, len(BODY), 2):
+                        connection.sendall(BODY[place : place + 2])
+                        time.sleep(0.02)
+
+    with Dripping(None) as server:
+        with pytest.raises(DataError, match=r"only .* bytes arrived"):
+            run(server.url, tmp_path / "file")
+        assert len(server.requests) == 4
+
+
+def test_headers_that_drip_are_given_up(monkeypatch):
+    closed = threading.Event()
+
+    class Answer:
+        def close(self):
+            closed.set()
+
+    class Slow:
+        def open(self, *_, timeout):
+            time.sleep(6 * timeout)
+            return Answer()
+
+    monkeypatch.setattr(web, "_opener", Slow)
+    monkeypatch.setattr(web, "_TIMEOUT_SECONDS", 0.05)
+    with pytest.raises(web.RetryError, match="no answer within"):
+        web.request("http://127.0.0.1/", {})
+    assert closed.wait(5), "the answer that came too late is closed"

@@ -40,7 +40,7 @@ ALLOWED = {
     "device": BASE,
     "distributed": BASE,
     "registry": {"errors"},
-    "resources": BASE,
+    "resources": BASE | {"files"},
     "threats": BASE,
     "units": set(),
     "upgrades": set(),
@@ -48,7 +48,8 @@ ALLOWED = {
     "models": BASE | {"certificates", "files", "rng", "threats", "upgrades"},
     "data": BASE | {"download", "events", "files", "resources", "rng"},
     "attacks": BASE | {"losses", "models", "rng", "threats"},
-    "recipes": BASE | {"attacks", "data", "resources", "training"},  # what components declare
+    "recipes": BASE
+    | {"attacks", "data", "files", "resources", "training"},  # what components declare
     "zoo": BASE | FACTS | {"architectures", "download", "files", "models", "resources"},
     "runs": BASE | FACTS | {"data", "files", "models", "recipes", "zoo"},
     "training": ENGINE,

@@ -103,7 +103,14 @@ def write_checks(folder: Path, flags: tuple[Flag, ...]) -> None:
 def read_checks(folder: Path) -> tuple[Flag, ...] | None:
     """The flags raised before the attacks, or None if the checks have not run."""
     path = folder / CHECKS
-    return Checks.model_validate_json(path.read_bytes()).flags if path.is_file() else None
+    if not path.exists():
+        return None
+    try:
+        return Checks.model_validate_json(path.read_bytes()).flags
+    except (ValueError, OSError) as problem:
+        raise RunError(
+            f"{path} is damaged", "delete it and resume: the model is checked again"
+        ) from problem
 
 
 def _short(value: Scalar) -> str:

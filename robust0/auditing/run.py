@@ -1,7 +1,7 @@
 """The audit itself: every attack on every image it is to meet, durable as it goes, resumable."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -16,6 +16,7 @@ from robust0.auditing.attempts import Attempts
 from robust0.auditing.facts import check_identity, read_checks, read_run, write_checks
 from robust0.auditing.flags import CONTROL_IMAGES, check
 from robust0.auditing.guards import enough_memory, searching
+from robust0.auditing.heartbeat import LifeSigns, beating
 from robust0.auditing.interval import accuracy
 from robust0.auditing.job import AuditJob
 from robust0.auditing.plan import Book, Stage, spread
@@ -49,11 +50,11 @@ def run(job: AuditJob, world: World, *, resume: bool) -> Iterator[AuditEvent]:
     """Audit to the end, or to the first signal; the run directory always holds a way to go on."""
     if resume and job.folder is not None:
         check_identity(job.folder, job.identity)
-    rows = job.facts.settings.batch_size
     with (
         Interrupt() as interrupt,
         searching(job.network, job.threads),
-        enough_memory(rows),
+        enough_memory(job.facts.settings.batch_size),
+        beating(job.folder, world.rank),
     ):
         yield from _Run(job, world, interrupt).events()
 
@@ -76,7 +77,7 @@ class _Run:
         self.buffer: list[Outcome] = []
         self.begun = self.flushed = self.drawn = time.monotonic()
         self.flags: tuple[Flag, ...] = ()
-        self.recall = Recall(job.oracle)
+        self.recall, self.signs = Recall(job.oracle), LifeSigns(job.folder)
 
     # -- the run ---------------------------------------------------------------------------------
 
@@ -108,8 +109,6 @@ class _Run:
         data = self.job.data
         index = torch.tensor(positions, device=data.device)
         return data.images(index), data.labels[index], data.ids[index]
-
-    # -- before the attacks ----------------------------------------------------------------------
 
     def _clean(self) -> Iterator[AuditEvent]:
         """Which images the model gets right; only those are attacked."""
@@ -241,9 +240,15 @@ class _Run:
 
     # -- other processes, and the end ------------------------------------------------------------
 
+    def _waits(self, ready: Callable[[Sequence[int]], bool]) -> bool:
+        """Whether images of other processes are still to come; none comes from a dead one."""
+        late = [r for r in range(self.world.size) if not ready(self.ids[r :: self.world.size])]
+        self.signs.look(late)
+        return bool(late) and not self._stopping()
+
     def _others_clean(self) -> None:
         """Wait until every process has looked at its clean images."""
-        while not (self._stopping() or all(self.book.knows((0, CLEAN), i) for i in self.ids)):
+        while self._waits(lambda ids: all(self.book.knows((0, CLEAN), i) for i in ids)):
             time.sleep(POLL_SECONDS)
             self.book.add(self.store.others())
 
@@ -252,14 +257,13 @@ class _Run:
         if not self.world.leads:
             return
         last = (self.plan.budgets[-1], self.plan.attacks[-1])
-        while not (self._stopping() or self.plan.complete(self.ids, self.book)):
+        while self._waits(lambda ids: self.plan.complete(ids, self.book)):
             time.sleep(POLL_SECONDS)
             self.tally.restore(self.book.add(self.store.others()))
             if self._since(self.drawn) > 1:
                 yield self._progress(last)
 
     def _ask_again(self) -> Iterator[AuditEvent]:
-        """Flag a model that no longer says what it said."""
         if not any(flag.name in UNSTEADY for flag in self.flags):
             images, _, ids = self._first()
             clean = [self.book.verdicts[0, CLEAN, image] for image in ids.tolist()]

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from robust0 import upgrades
+from robust0.auditing import facts
 from robust0.auditing.attempts import Attempts, Key, merged, write_attempts
 from robust0.errors import RunError
 from robust0.files import remove_stale, sync_folder
@@ -135,9 +136,13 @@ def read_clock(folder: Path) -> tuple[float, dict[str, float]]:
     """Seconds of the whole run and of each attack, over all processes and resumptions."""
     seconds: dict[str, float] = {}
     for path in (folder / CLOCK, *sorted((folder / PARTS).glob("clock-*.jsonl"))):
-        for record in read_lines(path):
-            name = record["attack"]
-            seconds[name] = seconds.get(name, 0.0) + record["seconds"]
+        for number, record in enumerate(read_lines(path), start=1):
+            name, spent = record.get("attack"), record.get("seconds")
+            if not isinstance(name, str) or not isinstance(spent, int | float):
+                raise RunError(
+                    f"line {number} of {path} is damaged", "delete the file: only times are lost"
+                )
+            seconds[name] = seconds.get(name, 0.0) + spent
     return seconds.pop("", 0.0), seconds
 
 
@@ -145,6 +150,27 @@ def clear_stale(folder: Path) -> None:
     """Delete temporary files a killed process left among the parts; for the leading process."""
     if (folder / PARTS).is_dir():
         remove_stale(folder / PARTS)
+
+
+def attempts_behind(folder: Path, verdicts: Iterable[Verdict]) -> dict[Key, Perturbation]:
+    """The attempt of every verdict, in their order; refuses damaged and missing ones."""
+    kept = [path for path in (folder / ATTEMPTS,) if path.exists()]
+    held = merged([*kept, *sorted((folder / PARTS).glob("attempts-*.safetensors"))])
+    keys = [key_of(verdict) for verdict in verdicts if verdict.attack != CLEAN]
+    lost = next((key for key in keys if key not in held), None)
+    if lost is not None:
+        raise RunError(
+            f"the attempt of {lost[1]} on image {lost[2]} is missing from {folder}",
+            "start the audit anew",
+        )
+    return {key: held[key] for key in keys}
+
+
+def check_files(folder: Path) -> None:
+    """Refuse what a run left if any of it is damaged, before hours go into the rest."""
+    attempts_behind(folder, read_verdicts(folder))
+    read_clock(folder)
+    facts.read_checks(folder)
 
 
 def merge(folder: Path, verdicts: Iterable[Verdict], attempts_of: Attempts) -> None:
@@ -159,16 +185,7 @@ def merge(folder: Path, verdicts: Iterable[Verdict], attempts_of: Attempts) -> N
     """
     parts = folder / PARTS
     with writing(folder):
-        kept = [path for path in (folder / ATTEMPTS,) if path.exists()]
-        held = merged([*kept, *sorted(parts.glob("attempts-*.safetensors"))])
-        keys = [key_of(verdict) for verdict in verdicts if verdict.attack != CLEAN]
-        lost = next((key for key in keys if key not in held), None)
-        if lost is not None:
-            raise RunError(
-                f"the attempt of {lost[1]} on image {lost[2]} is missing from {folder}",
-                "start the audit anew",
-            )
-        found = {key: held[key] for key in keys}
+        found = attempts_behind(folder, verdicts)
         write_attempts(
             folder / ATTEMPTS, Attempts(attempts_of.unit, attempts_of.image_shape, found)
         )

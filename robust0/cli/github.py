@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from robust0.errors import Robust0Error
 from robust0.views import output
-from robust0.wording import visible
 
 if TYPE_CHECKING:
     from robust0.decision import Decision
@@ -71,7 +70,7 @@ def outputs(decision: "Decision") -> str:
 
 
 def _escaped(text: str) -> str:
-    return visible(text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A"))
+    return output.visible(text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A"))
 
 
 def _append(variable: str, text: str) -> None:

@@ -7,21 +7,34 @@ import typer
 
 from robust0.views.output import OutputFormat, ReportFormat
 
+
+def _folder(text: str) -> Path:
+    """A path that says something: an empty one would mean the current folder."""
+    if not text.strip():
+        raise typer.BadParameter("the path is empty")
+    return Path(text)
+
+
 Form = Annotated[OutputFormat, typer.Option("--output-format", help="How data are written.")]
 ReportForm = Annotated[
     ReportFormat, typer.Option("--output-format", help="How the result is written.")
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")]
 DataDir = Annotated[
-    Path | None, typer.Option(help="Where the dataset lies; default: the cache, then download.")
+    Path | None,
+    typer.Option(parser=_folder, help="Where the dataset lies; default: the cache, then download."),
 ]
 Factory = Annotated[
     str | None,
     typer.Option(metavar="PACKAGE.MODULE:CALLABLE", help="Your own network."),
 ]
-Out = Annotated[Path | None, typer.Option("--out", "-o", metavar="RUN_DIR", help="Run directory.")]
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", "-o", parser=_folder, metavar="RUN_DIR", help="Run directory."),
+]
 Resume = Annotated[
-    Path | None, typer.Option(metavar="RUN_DIR", help="Go on with an interrupted run.")
+    Path | None,
+    typer.Option(parser=_folder, metavar="RUN_DIR", help="Go on with an interrupted run."),
 ]
 Compile = Annotated[bool, typer.Option("--compile", help="Use torch.compile.")]
 FailUnder = Annotated[

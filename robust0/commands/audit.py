@@ -13,7 +13,7 @@ import torch
 
 from robust0.auditing.facts import RUN, RunFile, check_identity, read_run, write_run
 from robust0.auditing.job import AuditJob
-from robust0.auditing.store import clear_stale
+from robust0.auditing.store import check_files, clear_stale
 from robust0.commands.audit_recipe import (
     AuditOptions,
     budgets_of,
@@ -22,7 +22,7 @@ from robust0.commands.audit_recipe import (
     resolve,
 )
 from robust0.commands.build_audit import AuditRequest, build_audit
-from robust0.commands.early import refuse_changes, refuse_used
+from robust0.commands.early import SECTIONS, refuse_changes, refuse_used
 from robust0.commands.gate import open_baseline
 from robust0.commands.named_code import own_code, require_factory
 from robust0.data.choice import choose
@@ -39,7 +39,6 @@ from robust0.runs.images import open_images
 from robust0.runs.subject import ModelReference, find_model, open_subject
 
 _RECIPE = "recipe.yaml"
-SECTIONS = ("dataset", "threat", "audit")  # of a recipe, on which an audit depends
 _KEPT = ("model", "factory", "data_dir", "thorough", "batch_size", "precision", "compile")
 
 
@@ -86,6 +85,7 @@ def open_audit(
             if again:
                 check_identity(folder, job.identity)
                 clear_stale(folder)
+                check_files(folder)
             else:
                 _remember(folder, job, resolved, options, command, world.size)
         world.wait()  # nobody writes before the folder is theirs

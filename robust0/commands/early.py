@@ -7,6 +7,7 @@ import importlib.util
 import os
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from robust0.architectures import check_architecture
@@ -21,6 +22,7 @@ from robust0.recipes.load import load_recipe, recipe_of
 from robust0.zoo.fetch import check as check_weights
 
 MIN_ROWS = 16  # of a model call
+SECTIONS = ("dataset", "threat", "audit")  # of a recipe, on which an audit depends
 PUBLISHED = ("hf-hub:", "local-dir:")
 _FACTORY = re.compile(r"([^\W\d]\w*)(?:\.[^\W\d]\w*)*:[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 
@@ -49,6 +51,7 @@ def check_audit(options: AuditOptions, device: str) -> None:
             f"--batch-size must be at least {MIN_ROWS}, got {options.batch_size}",
             "smaller calls round differently and are slower",
         )
+    refuse_unread(options.overrides, SECTIONS, "an audit")
     load_recipe(
         options.recipe or recipe_of(options.data),
         changes=options.settings(),
@@ -56,6 +59,17 @@ def check_audit(options: AuditOptions, device: str) -> None:
     )
     if options.out is not None:
         refuse_used(options.out)
+
+
+def refuse_unread(overrides: Sequence[str], sections: Sequence[str], whose: str) -> None:
+    """Refuse ``--set`` of what nothing would read."""
+    for text in overrides:
+        key = text.partition("=")[0].strip()
+        if "." in key and key.partition(".")[0] not in sections:
+            raise RecipeError(
+                f"--set {key} changes nothing: {whose} reads {', '.join(sections)} of a recipe",
+                "leave it out",
+            )
 
 
 def check_harden(options: HardenOptions, device: str) -> None:
@@ -73,6 +87,8 @@ def check_harden(options: HardenOptions, device: str) -> None:
         return
     if options.factory is not None or options.start_from is not None:
         check_model(options.start_from, options.factory)
+        whose = "a run that brings its own network"
+        refuse_unread(options.overrides, ("dataset", "threat", "training", "audit"), whose)
     check_data(options.data, options.data_dir)
     model = resolve(options).recipe.model
     if options.factory is None and not model.name.startswith(PUBLISHED):

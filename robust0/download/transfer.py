@@ -188,7 +188,8 @@ def _complete(
             part.finish()
             return
         except web.RetryError as problem:
-            failures = 1 if part.offset > furthest else failures + 1
+            moved = part.offset > furthest and not isinstance(problem, web.SlowError)
+            failures = 1 if moved else failures + 1
             furthest = max(furthest, part.offset)
             if isinstance(problem, web.RangeError):
                 part.restart()
@@ -219,8 +220,10 @@ def _attempt(url: str, part: _Partial, size: int | None) -> Iterator[Transfer]:
         if not part.offset:
             part.belongs_to(url, response.headers)
         _require_space(part, total)
+        pace = web.Pace()
         while block := web.read(response):
             part.append(block)
+            pace.count(block)
             if size is not None and part.offset > size:
                 part.restart()
                 raise web.RefusedError(
@@ -238,15 +241,14 @@ def _end(response: http.client.HTTPResponse, part: _Partial) -> int | None:
     if response.status != 206:
         if part.offset:
             part.restart()
-        length = response.headers.get("Content-Length", "")
-        return int(length) if length.isdigit() else None
+        return web.number(response.headers.get("Content-Length"))
     span, _, total = response.headers.get("Content-Range", "").removeprefix("bytes ").partition("/")
     tag, known = response.headers.get("ETag"), part.validator
     changed = bool(known and tag and known.startswith('"') and tag != known)
     if span.partition("-")[0] != str(part.offset) or changed:
         part.restart()
         raise web.RetryError("the server continued another file", wait=0.0)
-    return int(total) if total.isdigit() else None
+    return web.number(total)
 
 
 def _require_space(part: _Partial, total: int | None) -> None:

@@ -3,18 +3,23 @@
 import email.utils
 import functools
 import http.client
+import re
 import socket
 import ssl
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
-from typing import IO
+from queue import Empty, SimpleQueue
+from threading import Event, Thread
+from typing import IO, Any
 from urllib.parse import urlsplit
 
 _BLOCK = 1 << 17
 _TIMEOUT_SECONDS = 30.0
+_PACE_SECONDS = 30.0  # over which a transfer is measured
+_SLOWEST = 256.0  # bytes per second
 _TEMPORARY = {408, 425, 429}
 _REFUSALS = {
     401: ("asks for a login (HTTP 401)", "fetch it by hand and give its path"),
@@ -39,23 +44,91 @@ class RetryError(Exception):
         self.wait = wait
 
 
+class SlowError(RetryError):
+    """So little arrives that it does not count as progress."""
+
+
 class RangeError(RetryError):
     """The server cannot continue at the offset asked for: start again from zero."""
 
 
 def request(url: str, headers: Mapping[str, str]) -> http.client.HTTPResponse:
     """The server's answer, headers read and body unread; the caller closes it."""
-    if urlsplit(url).scheme not in ("http", "https"):
-        raise RefusedError(f"not a web address: {url}", "only http and https are fetched")
+    if not _fetchable(url):
+        raise RefusedError(
+            f"not a web address: {url}",
+            "only http and https are fetched, in ASCII: write other letters as %XX",
+        )
     asked = urllib.request.Request(url, headers=dict(headers))  # noqa: S310 - checked above
     try:
-        response: http.client.HTTPResponse = _opener().open(asked, timeout=_TIMEOUT_SECONDS)
-        return response
+        return _answer(asked)
     except urllib.error.HTTPError as problem:
         with closing(problem):
             raise _http_problem(url, problem) from problem
+    except (ValueError, http.client.InvalidURL) as problem:  # of a redirect, too
+        raise RefusedError(
+            f"{url} leads to no web address: {problem}", "fetch it by hand and give its path"
+        ) from problem
     except (urllib.error.URLError, http.client.HTTPException, OSError) as problem:
         raise _network_problem(url, problem) from problem
+
+
+def _fetchable(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        right = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        return right and url.isascii()
+    except ValueError:  # brackets that hold no IPv6 address, a port that is no number
+        return False
+
+
+def _answer(asked: urllib.request.Request) -> http.client.HTTPResponse:
+    """Headers within a time limit: sockets only limit the wait for the next byte."""
+    answers: SimpleQueue[http.client.HTTPResponse | Exception] = SimpleQueue()
+    late = Event()
+
+    def wait() -> None:
+        try:
+            answer = _opener().open(asked, timeout=_TIMEOUT_SECONDS)
+        except Exception as problem:  # noqa: BLE001 - raised again by the caller
+            answers.put(problem)
+            return
+        if late.is_set():
+            answer.close()
+        else:
+            answers.put(answer)
+
+    Thread(target=wait, daemon=True).start()
+    try:
+        answer = answers.get(timeout=2 * _TIMEOUT_SECONDS)
+    except Empty:
+        late.set()
+        raise RetryError(f"no answer within {2 * _TIMEOUT_SECONDS:.0f} seconds") from None
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
+
+
+class Pace:
+    """Ends a transfer that drips: a server may keep a connection open for years."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._begun, self._bytes = clock, clock(), 0
+
+    def count(self, block: bytes) -> None:
+        """Take in what has arrived."""
+        self._bytes += len(block)
+        spent = self._clock() - self._begun
+        if spent < _PACE_SECONDS:
+            return
+        if self._bytes < spent * _SLOWEST:
+            raise SlowError(f"only {self._bytes} bytes arrived in {spent:.0f} seconds")
+        self._begun, self._bytes = self._clock(), 0
+
+
+def number(text: str | None) -> int | None:
+    """A whole number in a header; None for anything else, such as superscripts or 5,000 digits."""
+    return int(text) if text is not None and re.fullmatch(r"\s*[0-9]{1,18}\s*", text) else None
 
 
 def read(response: http.client.HTTPResponse) -> bytes:
@@ -90,17 +163,34 @@ def _retry_after(value: str | None) -> float | None:
     """Seconds to wait: the header is either a number of seconds or a date."""
     if value is None:
         return None
-    if value.strip().isdigit():
-        return float(value)
+    seconds = number(value)
+    if seconds is not None:
+        return float(seconds)
     try:
         moment = email.utils.parsedate_to_datetime(value)
-    except ValueError:
+        return max(0.0, moment.timestamp() - time.time())
+    except (ValueError, TypeError, OverflowError, OSError, IndexError):  # no date, or a far one
         return None
-    return max(0.0, moment.timestamp() - time.time())
 
 
 class _SafeRedirects(urllib.request.HTTPRedirectHandler):
     """Follows redirects between web addresses, and never from https down to http."""
+
+    def http_error_302(
+        self,
+        req: urllib.request.Request,
+        fp: IO[bytes],
+        code: int,
+        msg: str,
+        headers: http.client.HTTPMessage,
+    ) -> Any:  # noqa: ANN401 - as urllib has it
+        try:
+            return super().http_error_302(req, fp, code, msg, headers)
+        except ValueError:  # an address that is none
+            fp.close()
+            raise
+
+    http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
 
     def redirect_request(
         self,

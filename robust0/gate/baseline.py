@@ -17,7 +17,7 @@ from robust0.auditing.finish import REPORT
 from robust0.auditing.known import hits_within
 from robust0.auditing.rundata import RunData, validated
 from robust0.errors import RunError
-from robust0.files import write_text
+from robust0.files import read_regular, write_text
 from robust0.records import (
     CLEAN,
     Amount,
@@ -30,6 +30,7 @@ from robust0.records import (
 from robust0.threats.perturbation import Perturbation
 
 SCHEMA: Final = 2
+MAX_BYTES = 500_000_000
 KEPT = 500  # attempts; at 20 pixels a few hundred kilobytes
 
 # One digit per image, in the order of ids: 1 is classified correctly.
@@ -183,7 +184,7 @@ def write(path: Path, baseline: Baseline) -> None:
 def read(path: Path) -> Baseline:
     """A baseline.json; a file is untrusted input."""
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(read_regular(path, MAX_BYTES))
     except FileNotFoundError:
         raise RunError(
             f"there is no baseline {path}", f"make one: robust0 gate RUN --write-baseline {path}"

@@ -26,6 +26,8 @@ MAX_CLASSES = 100_000
 MAX_SIDE = 1024  # pixels; bounds the memory of a trial run
 # A hostile checkpoint may ask for any depth: these bound what building it can cost.
 _MAX_LIST, _MAX_NUMBER, _MAX_STRING = 16, 4096, 64
+_MAX_LAYERS = 512  # of one argument in all; timm's deepest networks have about 200
+_COUNTS = re.compile(r".*(depth|layers|blocks|stages|repeats|branches|experts).*")
 _NAME = re.compile(r"[a-z0-9_]{1,100}(\.[a-z0-9_]{1,100})?")
 # Ours to set (class count, channels), or able to read files, fetch weights or change the output.
 _RESERVED = re.compile(
@@ -129,6 +131,12 @@ def check_arguments(arguments: Mapping[str, object]) -> None:
             raise ModelError(
                 f"the model argument {key} has the value {one_line(value)!r}",
                 "expected a number up to 4096, a short string, a boolean, or a list of up to 16",
+            )
+        layers = sum(abs(item) for item in values if isinstance(item, int | float))
+        if _COUNTS.fullmatch(key) and layers > _MAX_LAYERS:
+            raise ModelError(
+                f"the model argument {key} asks for {layers:g} layers, more than {_MAX_LAYERS}",
+                "building so deep a network would take minutes and gigabytes",
             )
 
 

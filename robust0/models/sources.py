@@ -24,6 +24,7 @@ from huggingface_hub.errors import (
 from timm.models import get_pretrained_cfg
 
 from robust0.errors import ModelError
+from robust0.files import at_home, read_regular
 from robust0.models.build import Argument, check_arguments, check_name
 from robust0.models.header import no_constant, one_line, unique
 
@@ -80,7 +81,7 @@ def find(name: str) -> Source:
     if kind == "hf-hub" and rest:
         return _from_config(name, _download(rest, _CONFIG, name), repository=rest)
     if kind == "local-dir" and rest:
-        folder = Path(rest).expanduser()
+        folder = at_home(rest)
         return _from_config(name, folder / _CONFIG, folder=folder)
     raise ModelError(
         f"{one_line(name)!r} is not a source of weights",
@@ -137,11 +138,8 @@ def _numbers(config: Mapping[str, Any], key: str, path: Path) -> tuple[float, ..
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        if path.stat().st_size > _MAX_CONFIG:
-            raise ModelError(f"{path} is too large to be a timm config", "check the folder")
-        document = json.loads(
-            path.read_bytes(), object_pairs_hook=unique, parse_constant=no_constant
-        )
+        text = read_regular(path, _MAX_CONFIG)
+        document = json.loads(text, object_pairs_hook=unique, parse_constant=no_constant)
     except OSError as error:
         raise ModelError(
             f"cannot read {path}: {error.strerror or error}",

@@ -15,6 +15,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from robust0.errors import RecipeError
+from robust0.files import at_home
 from robust0.recipes.efforts import expand_audit
 from robust0.recipes.explain import explain
 from robust0.recipes.keys import check, check_families, file_shape
@@ -158,7 +159,7 @@ def _validated(tree: Branch, file: str) -> Resolved:
 def _locate(name_or_path: str, folder: Path, asked: Origin) -> Path:
     """The file of a shipped name, or of a path seen from a folder."""
     if name_or_path.endswith(_SUFFIXES) or "/" in name_or_path or "\\" in name_or_path:
-        return folder / Path(name_or_path).expanduser()
+        return folder / at_home(name_or_path)
     names = list_recipes()
     if name_or_path not in names:
         close = difflib.get_close_matches(name_or_path, names, n=2, cutoff=0.5)
@@ -187,6 +188,7 @@ def _with_base(path: Path) -> Branch:
         )
     asked = origin_of(extends)
     base_path = _locate(target, path.parent, asked)
+    _refuse_outside(base_path, path.parent, asked)
     if base_path.resolve() == path.resolve():
         raise RecipeError(asked.says("the recipe extends itself"), "extend another recipe")
     if not base_path.exists():
@@ -202,6 +204,18 @@ def _with_base(path: Path) -> Branch:
         )
     below = {key: item for key, item in base.items() if key not in _OWN_KEYS}
     return overlay(branch(relabel(below, f"extends {Path(target).stem}"), ()), own)
+
+
+def _refuse_outside(base: Path, folder: Path, asked: Origin) -> None:
+    """A recipe may extend recipes of its own project only: errors quote what a file says."""
+    here = base.resolve()
+    inside = any(here.is_relative_to(place.resolve()) for place in (folder, Path()))
+    if here.parent == shipped("recipes").resolve() or (inside and here.suffix in _SUFFIXES):
+        return
+    raise RecipeError(
+        asked.says("a recipe extends a shipped recipe, or a .yaml file of its own project"),
+        "copy the recipe beside this one, or work in the folder that holds both",
+    )
 
 
 def _read(path: Path) -> Branch:

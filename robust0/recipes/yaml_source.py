@@ -14,6 +14,7 @@ from yaml.events import AliasEvent, Event, NodeEvent
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from robust0.errors import RecipeError
+from robust0.files import read_regular
 from robust0.recipes.tree import Branch, Leaf, Origin, Tree
 
 MAX_BYTES = 250_000
@@ -81,7 +82,7 @@ for _name, _pattern, _first in _RESOLVERS:
 def read_file(path: Path) -> Branch:
     """The tree of a recipe file."""
     try:
-        data = path.read_bytes()
+        data = read_regular(path, MAX_BYTES)
     except FileNotFoundError as problem:
         raise RecipeError(
             f"the recipe file {path} does not exist",
@@ -90,13 +91,8 @@ def read_file(path: Path) -> Branch:
     except OSError as problem:
         raise RecipeError(
             f"cannot read the recipe file {path}: {problem.strerror or problem}",
-            "give a readable YAML file",
+            "give a readable YAML file of a recipe",
         ) from problem
-    if len(data) > MAX_BYTES:
-        raise RecipeError(
-            f"{path} has {len(data):,} bytes, a recipe at most {MAX_BYTES:,}",
-            "give a recipe, not a data file",
-        )
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as problem:

@@ -10,7 +10,9 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from robust0.errors import DiskError, RunError
-from robust0.files import remove_stale, write_text
+from robust0.files import read_regular, remove_stale, write_text
+
+_MOST_BYTES = 4 << 30  # of a file of lines
 
 _REPORTS = {"report.json", "report.html", "report.md", "run.json", "verdicts.jsonl"}
 
@@ -92,17 +94,24 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     if not path.exists():
         return []
     records: list[dict[str, Any]] = []
-    lines = path.read_text(encoding="utf-8").split("\n")
+    try:
+        lines = read_regular(path, _MOST_BYTES).split(b"\n")
+    except OSError as problem:
+        raise RunError(
+            f"cannot read {path}: {problem.strerror or problem}", "restore the file, or start anew"
+        ) from problem
     for number, line in enumerate(lines, start=1):
-        if not line:
-            continue
         try:
-            records.append(json.loads(line))
-        except json.JSONDecodeError:
+            record = json.loads(line) if line else {}
+            if not isinstance(record, dict):
+                raise ValueError("not an object")
+        except (ValueError, RecursionError):
             if number < len(lines):
                 raise RunError(
                     f"line {number} of {path} is damaged", "the run cannot be resumed; start anew"
                 ) from None
+        else:
+            records += [record] if line else []
     return records
 
 

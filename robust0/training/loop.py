@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from robust0.data.batches import Batch, eval_batches, train_batches
-from robust0.distributed import World, parallel
+from robust0.distributed import World, parallel, together
 from robust0.errors import TrainingError
 from robust0.events import (
     EpochDone,
@@ -24,7 +24,7 @@ from robust0.events import (
 from robust0.interrupt import Interrupt
 from robust0.models.conduct import answerable
 from robust0.rng import Stream
-from robust0.runs.folder import append_line, keep_lines
+from robust0.runs.folder import append_line, keep_lines, writing
 from robust0.training import snapshot as snapshots
 from robust0.training.averaging import WeightAverage
 from robust0.training.guards import HealthCheck
@@ -39,7 +39,7 @@ LOG_EVERY = 20  # steps between reports
 
 def run(job: TrainJob, world: World, *, resume: bool) -> Iterator[TrainEvent]:
     """Train to the end, or to the first signal; the run directory always holds a way to go on."""
-    with Interrupt() as interrupt:
+    with Interrupt() as interrupt, together(world.size):
         yield from _Run(job, world, interrupt).events(resume=resume)
 
 
@@ -162,7 +162,7 @@ class _Run:
         micros = tuple(self._next_batch(number) for number in range(job.accumulate))
         batch = StepBatch(job.network, self.forward, micros, self.batch, moment)
         self.updates.batch = batch
-        with answerable("in training"):
+        with answerable("in training"), together(self.world.size):
             job.method.train(batch, self.updates)
         if self.updates.number != (self.step + 1) * job.method.updates:
             raise TrainingError(
@@ -241,7 +241,8 @@ class _Run:
 
     def _write(self, kind: str, record: dict[str, Any]) -> None:
         if self.world.leads:
-            append_line(self.job.folder / "metrics.jsonl", {"event": kind, **record})
+            with writing(self.job.folder, "harden"):
+                append_line(self.job.folder / "metrics.jsonl", {"event": kind, **record})
 
     def _snapshot(self) -> Iterator[TrainEvent]:
         if self.world.leads:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from robust0.errors import RunError
 from robust0.files import atomic
+from robust0.runs.folder import writing
 
 KEPT = 2
 _SCHEMA = 2  # 1 knew no state of a method but its table of soft labels
@@ -50,15 +51,12 @@ def save(folder: Path, snapshot: Snapshot) -> Path:
         "memory": snapshot.memory,
     }
     target = folder / f"snapshot-{snapshot.step:09d}.safetensors"
-    try:
-        with atomic(target) as temporary:
-            cpu = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+    cpu = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+    with writing(folder, "harden"), atomic(target) as temporary:
+        try:
             save_file(cpu, temporary, {"robust0-snapshot": json.dumps(header)})
-    except (OSError, SafetensorError) as problem:
-        raise RunError(
-            f"cannot write {target.name}: {problem}",
-            "free some space and resume; the previous snapshot is kept",
-        ) from problem
+        except SafetensorError as problem:  # what its writer makes of a full disk
+            raise OSError(str(problem)) from problem
     for old in _paths(folder)[:-KEPT]:
         old.unlink(missing_ok=True)
     return target

@@ -6,8 +6,8 @@ import sys
 from rich.text import Text
 
 from robust0.decision import Decision, points
-from robust0.views.output import ReportFormat, out
-from robust0.wording import tidy, visible
+from robust0.views.output import ReportFormat, out, visible
+from robust0.wording import tidy
 
 
 def show_gate(decision: Decision, form: str) -> None:

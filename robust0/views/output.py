@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,7 +25,11 @@ from rich.table import Table
 from rich.text import Text
 
 from robust0.events import Transfer
-from robust0.wording import visible
+
+# C0 and C1 but tab and newline, marks that reverse a line, and halves of surrogate pairs.
+_CONTROL = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 
 
 class OutputFormat(StrEnum):
@@ -62,6 +67,11 @@ class ReportFormat(StrEnum):
         if self is not ReportFormat.AUTO:
             return self
         return ReportFormat.RICH if out().is_terminal else ReportFormat.PLAIN
+
+
+def visible(text: str) -> str:
+    """Text with every control character, but newlines and tabs, shown as a replacement mark."""
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 class _SafeConsole(Console):

@@ -55,7 +55,9 @@ def is_web(text: str) -> bool:
         host, _ = parts.hostname, parts.port
     except ValueError:
         return False
-    if not text.isprintable() or " " in text or "\\" in text or not host or parts.username:
+    if not text.isprintable() or not text.isascii() or " " in text or "\\" in text:
+        return False
+    if not host or parts.username:
         return False
     if parts.query or parts.fragment:
         return False

@@ -15,6 +15,7 @@ from yaml.events import AliasEvent, NodeEvent
 from yaml.nodes import MappingNode, Node, ScalarNode
 
 from robust0.errors import ZooError
+from robust0.files import read_regular
 
 MAX_YAML = 250_000  # bytes of a card, an index or the user's settings
 MAX_JSON = 20_000_000  # bytes of a report or of verdicts
@@ -114,11 +115,7 @@ def _check_schema(path: Path, schema: Any, newest: int, oldest: int) -> None:  #
 
 def _text(path: Path, limit: int) -> str:
     try:
-        with path.open("rb") as file:
-            data = file.read(limit + 1)
-        if len(data) > limit:
-            raise ZooError(f"{path} is larger than {limit:,} bytes", _HINT)
-        return data.decode("utf-8-sig")
+        return read_regular(path, limit).decode("utf-8-sig")
     except OSError as problem:
         raise ZooError(
             f"cannot read {path}: {problem.strerror or problem}", "check the path of the zoo"

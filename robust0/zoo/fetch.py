@@ -12,6 +12,7 @@ from typing import Literal
 
 from robust0.errors import ZooError
 from robust0.events import Transfer
+from robust0.files import at_home
 from robust0.resources import cache_dir
 from robust0.zoo.cards import Card, is_id, is_web, read_card
 from robust0.zoo.documents import MAX_JSON, MAX_YAML
@@ -110,7 +111,7 @@ def check(source: str, zoo: str | None = None) -> None:
 
 
 def _identified(source: str, zoo: str | None) -> Found:
-    folder = Path(source).expanduser()
+    folder = at_home(source)
     listed = is_id(source) and source in open_root(zoo).listing(refresh=False).cards
     if folder.is_dir() and not listed:
         explain_folder(folder)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from robust0.architectures import is_architecture
 from robust0.errors import ZooError
+from robust0.files import at_home
 
 LAST, BEST, SUFFIX = "model.safetensors", "best.safetensors", ".safetensors"
 _AUDIT = "verdicts.jsonl"
@@ -11,7 +12,7 @@ _AUDIT = "verdicts.jsonl"
 
 def weights_of(source: str) -> Path | None:
     """The file of a path, or what a training run has exported: its last weights, else its best."""
-    path = Path(source).expanduser()
+    path = at_home(source)
     if path.is_dir():
         found = (path / name for name in (LAST, BEST))
         return next((file for file in found if file.is_file()), None)

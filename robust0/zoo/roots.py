@@ -20,6 +20,7 @@ from pydantic import ConfigDict
 from robust0.download import UnreachableError, fetch, offline
 from robust0.errors import ZooError
 from robust0.events import Transfer
+from robust0.files import at_home
 from robust0.records import Frozen
 from robust0.resources import cache_dir, config_file, shipped
 from robust0.zoo.cards import Hash, Index, Name, is_id, is_web
@@ -89,7 +90,7 @@ def open_root(zoo: str | None = None) -> Root:
                 "use https:// without login, query or fragment (http:// only for this machine)",
             )
         return Web(text.rstrip("/"))
-    folder = Path(text).expanduser()
+    folder = at_home(text)
     if not folder.is_dir():
         raise ZooError(
             f"there is no zoo {text!r}",

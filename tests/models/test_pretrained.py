@@ -164,7 +164,7 @@ HOSTILE = {
     "'cache_dir' cannot be set": '{"architecture": "resnet18", "model_args": {"cache_dir": "/x"}}',
     "a mean that is not": '{"architecture": "resnet18", "mean": ["x"]}',
     "a std that is not": '{"architecture": "resnet18", "std": []}',
-    "too large": " " * 10_000_001,
+    "more than": " " * 10_000_001,
 }
 
 

@@ -1,6 +1,7 @@
 """The loop: exact resumption, accumulation, guards, the overfitting watch, what it writes."""
 
 import json
+import shutil
 import signal
 import threading
 from dataclasses import replace
@@ -218,7 +219,16 @@ def test_an_exploding_gradient_stops_the_run(tmp_path):
         train(job)
 
 
-def test_running_out_of_memory_names_the_batch_size_that_fits(tmp_path):
+@pytest.mark.parametrize(
+    "problem",
+    [
+        torch.OutOfMemoryError("CUDA out of memory"),
+        MemoryError(),
+        RuntimeError("[enforce fail at alloc_cpu.cpp:117] err == 0. DefaultCPUAllocator: can't "
+                     "allocate memory: you tried to allocate 9000 bytes. Error code 12"),
+    ],
+)  # fmt: skip
+def test_running_out_of_memory_names_the_batch_size_that_fits(problem, tmp_path):
     class Hungry(nn.Module):
         def __init__(self):
             super().__init__()
@@ -226,12 +236,22 @@ def test_running_out_of_memory_names_the_batch_size_that_fits(tmp_path):
 
         def forward(self, images):
             if len(images) > 5:
-                raise torch.OutOfMemoryError("CUDA out of memory")
+                raise problem
             return self.inner(images)
 
     with pytest.raises(TrainingError, match="out of memory at a batch size of 16; 4 fits") as told:
         train(make_job(tmp_path / "run", network=Hungry()))
     assert "--batch-size 4 --set training.accumulate=4" in told.value.hint
+
+
+def test_a_run_whose_folder_is_gone_ends_in_two_lines(tmp_path):
+    job = make_job(tmp_path / "run")
+    events = loop.run(job, ALONE, resume=False)
+    next(event for event in events if isinstance(event, Saved))
+    shutil.rmtree(job.folder)
+    with pytest.raises(RunError, match="the run directory was removed") as told:
+        list(events)
+    assert told.value.exit_code == 3
 
 
 def test_a_full_disk_keeps_the_previous_snapshot(tmp_path, monkeypatch):
