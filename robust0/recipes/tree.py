@@ -117,7 +117,7 @@ def merge(lower: Branch, upper: Branch, path: Path = ()) -> Branch:
     """The upper mapping laid over the lower one, key by key.
 
     Lists are replaced as a whole. So is a mapping whose keys would otherwise mix two things: one
-    that changes its ``kind``, a threat (pixels or features), a model with another name.
+    that changes its ``kind``, a threat in another unit, a model with another name.
     """
     result = dict(lower)
     for key, item in upper.items():
@@ -132,7 +132,9 @@ def merge(lower: Branch, upper: Branch, path: Path = ()) -> Branch:
 
 def _replaces(lower: Branch, upper: Branch, path: Path) -> bool:
     if path[-1] == "threat":
-        return True
+        units = [{k for k, v in side.items() if k != "patch_size" and plain(v) is not None}
+                 for side in (lower, upper)]  # fmt: skip
+        return all(units) and units[0] != units[1]
     identity = "name" if path == ("model",) else "kind"
     if identity not in upper or identity not in lower:
         return False

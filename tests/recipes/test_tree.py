@@ -30,6 +30,13 @@ def test_a_threat_is_replaced_whole_at_any_depth():
     assert values == {"training": {"threat": {"features": 9}}}
 
 
+def test_the_size_of_a_patch_joins_its_number():
+    size, number = {"threat": {"patch_size": 4}}, {"threat": {"patches": 2}}
+    both = {"threat": {"patches": 2, "patch_size": 4}}
+    assert over(size, number)[0] == over(number, size)[0] == both
+    assert over({"threat": {"pixels": 20, "features": None}}, both)[0] == both
+
+
 def test_another_model_drops_the_arguments_of_the_first():
     lower = {"model": {"name": "a", "args": {"depth": 3}}}
     assert over(lower, {"model": {"name": "b"}})[0] == {"model": {"name": "b"}}
