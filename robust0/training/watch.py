@@ -23,6 +23,7 @@ from robust0.training.methods.labels import one_hot
 
 LEARNED = 0.05  # of the way from chance to perfect: below this nothing has been learned yet
 TOLERANCE = 0.02  # accuracies this close are alike
+TELLING = 6  # times a collapsed probe: accuracy under the training attack that contradicts it
 ROWS = 64
 
 
@@ -115,9 +116,12 @@ def alarm(reading: Reading, best_probe: float, classes: int, collapse: float) ->
             f"accuracy under the training attack ({attacked:.1%}) exceeds clean accuracy "
             f"({reading.clean:.1%})"
         )
-    # A low probe says something only where there was accuracy to lose.
-    if reading.probe < collapse and reading.clean >= max(learned, 2 * collapse):
-        return f"probe accuracy collapsed to {reading.probe:.1%}"
+    # A young network falls to both attacks; a collapsed one looks robust to its own alone.
+    if reading.probe < collapse and attacked >= max(learned, TELLING * collapse):
+        return (
+            f"probe accuracy collapsed to {reading.probe:.1%}, under the training attack it is "
+            f"{attacked:.1%}"
+        )
     if best_probe >= learned and reading.probe < best_probe / 2 - TOLERANCE:
         return f"probe accuracy fell from {best_probe:.1%} to {reading.probe:.1%}"
     return None

@@ -2,12 +2,21 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 FEW = 30  # reports, up to which each is marked
 
 
 def draw_curves(records: Sequence[dict[str, Any]], target: Path, title: str) -> None:
+    """Write the picture."""
+    figure = curves(records, title)
+    figure.savefig(target, dpi=120, metadata={"Software": "robust0"})
+
+
+def curves(records: Sequence[dict[str, Any]], title: str) -> "Figure":
     """Accuracies on reserved images over epochs, and the loss of every step.
 
     One epoch, even one step, is enough for a picture: points are marked, ticks are whole numbers.
@@ -29,9 +38,12 @@ def draw_curves(records: Sequence[dict[str, Any]], target: Path, title: str) -> 
             (record["epoch"], 100 * record[key]) for record in epochs if record[key] is not None
         ]
         if points:
-            left.plot(*zip(*points, strict=True), marker="o", color=colour, label=name)
+            left.plot(
+                *zip(*points, strict=True), marker="o", color=colour, label=name, clip_on=False
+            )
     left.set(xlabel="epoch", ylabel="accuracy on reserved images (%)", ylim=(0, 100))
     if epochs:
+        left.set_xlim(epochs[0]["epoch"] - 0.5, epochs[-1]["epoch"] + 0.5)
         left.legend(title=f"probe: {epochs[-1]['probe_name']}", fontsize="small")
     steps = [record for record in records if record["event"] == "step"]
     right.plot(*_every_step(steps), ".", color="tab:blue", alpha=0.3, label="step")
@@ -46,10 +58,10 @@ def draw_curves(records: Sequence[dict[str, Any]], target: Path, title: str) -> 
     if steps:
         right.legend(fontsize="small")
     for axes in (left, right):
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
         axes.grid(alpha=0.3)
     figure.suptitle(title)
-    figure.savefig(target, dpi=120, metadata={"Software": "robust0"})
+    return figure
 
 
 def _every_step(records: Sequence[dict[str, Any]]) -> tuple[list[float], list[float]]:

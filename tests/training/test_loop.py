@@ -403,8 +403,8 @@ def test_fine_tuning_that_was_killed_before_a_snapshot_begins_again(tmp_path):
 
 def test_a_vulnerable_start_is_no_collapse_until_the_probe_has_stood_up(tmp_path):
     job = make_job(tmp_path / "run")
-    vigil = Vigil(replace(job, watch=replace(job.watch, collapse=0.5)), ALONE)
-    probes, seen = iter([0.0, 0.1, 0.6, 0.4]), []
+    vigil = Vigil(replace(job, watch=replace(job.watch, collapse=0.1)), ALONE)
+    probes, seen = iter([0.0, 0.05, 0.6, 0.05]), []
 
     def read(*_):
         yield Watching("a", 0, 16)

@@ -20,7 +20,7 @@ from robust0.events import (
     Watching,
 )
 from robust0.views.chart import line_chart, sparkline
-from robust0.views.curves import draw_curves
+from robust0.views.curves import curves, draw_curves
 from robust0.views.harden import LiveTrainView, PlainTrainView, clock, price
 from robust0.views.harden_plan import show_training_plan
 
@@ -170,6 +170,11 @@ def test_curves_are_drawn_from_the_metrics_alone(tmp_path):
         },
     ]
     draw_curves(records, tmp_path / "curves.png", "a title")
+    for axes in curves(records, "a title").axes:
+        low, high = axes.get_xlim()
+        ticks = [tick for tick in axes.get_xticks() if low <= tick <= high]
+        assert ticks
+        assert all(tick == round(tick) for tick in ticks)
     draw_curves([], tmp_path / "empty.png", "nothing yet")
     picture, empty = (plt.imread(tmp_path / f"{name}.png") for name in ("curves", "empty"))
     middle = picture.shape[1] // 2
