@@ -43,7 +43,9 @@ def _spectrum(results: Sequence[Json]) -> dict[str, Any]:
     models = list(dict.fromkeys(result["model"] for result in results))
     attacks = list(dict.fromkeys(result["attack"] for result in results))
     for result in results:
-        number = models.index(result["model"])
+        number = (
+            models.index(result["model"]) if len(models) > 1 else attacks.index(result["attack"])
+        )
         places = range(1, len(result["values"]) + 1)
         axes.plot(
             places, result["values"], marker="o", markersize=4, color=colour(number),

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from torch import nn
 
 from robust0.cli.app import run
@@ -61,8 +62,8 @@ def test_every_part_leaves_json_and_figures(place, part, more, capfd):
     assert rows[0]["model"] == "a"
     document = json.loads((place / "s" / f"{part}.json").read_text(encoding="utf-8"))
     assert document["part"] == part
-    assert (place / "s" / f"{part}.png").exists()
-    assert (place / "s" / f"{part}.svg").exists()
+    assert (place / "s" / f"{part}.png").stat().st_size > 5000
+    assert (place / "s" / f"{part}.svg").stat().st_size > 5000
     if part == "interpolate":
         assert run(words) == 0  # nothing is left to do
         assert json.loads(capfd.readouterr().out) == rows
@@ -110,6 +111,45 @@ def test_mistakes_are_two_lines_and_exit_2(place, words, message, capfd):
     said = capfd.readouterr().err
     assert message in said
     assert not (place / "runs").exists()
+
+
+def test_an_audit_brings_its_strongest_attack_and_its_numbers(place, capfd):
+    words = ["a.safetensors", "--factory", "study_factory:make"]
+    data = ["--data", "npz:line.npz"]
+    audit = ["audit", *words, *data, "--images", "12", "--eps", "2", "--effort", "smoke"]
+    assert run([*audit, "--attacks", "sparse-rs,saif", "-o", "audit"]) == 0
+    capfd.readouterr()
+    told = ["--images", "12", "--audit", "audit", "--output-format", "json"]
+    assert run(["study", "overlap", *words, *told, "-o", "s"]) == 0
+    (row,) = json.loads(capfd.readouterr().out)
+    assert row["second"].endswith("of the audit, 2 pixels")
+    assert row["images"] > 0
+    assert run(["study", "interpolate", *words, *data, *told, "-o", "s"]) == 0
+    (row,) = json.loads(capfd.readouterr().out)
+    report = json.loads((place / "audit" / "report.json").read_text(encoding="utf-8"))
+    worst = report["results"]["budgets"][0]["ensembles"][-1]["robust"]["share"]
+    assert row["worst case"] == f"{100 * worst:.1f} %"
+
+    np.savez("other.npz", images=np.zeros((30, 6, 6, 3), np.uint8), labels=np.arange(30) % 3)
+    assert run(["study", "overlap", *words, "--data", "npz:other.npz", *told]) == 2
+    assert "not of npz:other.npz" in capfd.readouterr().err
+    (place / "line.npz").write_bytes((place / "other.npz").read_bytes())
+    assert run(["study", "overlap", *words, *told]) == 2
+    assert "does not hold the images" in capfd.readouterr().err
+    (place / "audit" / "report.json").unlink()
+    assert run(["study", "overlap", *words, *told]) == 2
+    assert "is not finished" in capfd.readouterr().err
+
+
+def test_an_audit_of_another_model_is_refused(place, capfd):
+    words = ["--factory", "study_factory:make", "--data", "npz:line.npz"]
+    audit = ["audit", "a.safetensors", *words, "--images", "12", "--eps", "2", "--effort", "smoke"]
+    assert run([*audit, "--attacks", "sparse-rs", "-o", "audit"]) == 0
+    weights = load_file("a.safetensors")
+    save_file({name: 2 * value for name, value in weights.items()}, "b.safetensors")
+    told = ["--attack", "one-step", "--eps", "2", "--audit", "audit"]
+    assert run(["study", "interpolate", "b.safetensors", *words, *told]) == 2
+    assert "is of a.safetensors, not of b.safetensors" in capfd.readouterr().err
 
 
 def test_an_unfinished_training_run_is_refused(place, capfd):

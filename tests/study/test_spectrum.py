@@ -101,6 +101,15 @@ def test_chunks_do_not_change_a_product():
     assert torch.allclose(products[1], products[2], atol=1e-5)
 
 
+def test_no_call_of_the_network_holds_more_than_a_chunk():
+    network, sizes = tiny_network(), []
+    network.register_forward_pre_hook(lambda module, given: sizes.append(len(given[0])))
+    images, labels = images_and_labels(11)
+    hessian = Hessian(network, images, labels, chunk=4)
+    hessian @ random_vector(hessian.size, "v")
+    assert sizes == [4, 4, 3]
+
+
 def test_a_product_leaves_the_network_as_it_was():
     network = tiny_network().train()
     before = {name: value.clone() for name, value in network.state_dict().items()}
