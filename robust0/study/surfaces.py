@@ -22,9 +22,11 @@ def landscape(results: Sequence[Json]) -> dict[str, Any]:
 
 
 def _surfaces(results: Sequence[Json], lowest: float, highest: float) -> Any:  # noqa: ANN401
-    figure = canvas(4.2 * len(results), 4.2)
+    columns = len(results) if len(results) < 4 else 2
+    rows = -(-len(results) // columns)
+    figure = canvas(4.6 * columns, 3.8 * rows)
     for number, result in enumerate(results):
-        axes = figure.add_subplot(1, len(results), number + 1, projection="3d")
+        axes = figure.add_subplot(rows, columns, number + 1, projection="3d")
         across, along = np.meshgrid(result["steps"], result["steps"])
         axes.plot_surface(
             across, along, np.array(result["losses"]), cmap="viridis", vmin=lowest, vmax=highest,
@@ -32,8 +34,8 @@ def _surfaces(results: Sequence[Json], lowest: float, highest: float) -> Any:  #
         )  # fmt: skip
         axes.set_zlim(lowest, highest)
         axes.set(xlabel=_axis(1, result), ylabel=_axis(2, result), zlabel="loss")
-        axes.set_title(_titled(result), fontsize=9)
-        axes.set_box_aspect(None, zoom=0.85)
+        axes.set_title(_titled(result), fontsize=9, y=0.97)
+        axes.set_box_aspect(None, zoom=0.95)
     return figure
 
 
@@ -50,6 +52,7 @@ def _contours(results: Sequence[Json], lowest: float, highest: float) -> Any:  #
             linewidths=0.6,
         )  # fmt: skip
         axes.plot(0, 0, marker="x", color="white")
+        axes.grid(visible=False)
         axes.set(xlabel=_axis(1, result), ylabel=_axis(2, result), aspect="equal")
         axes.set_title(_titled(result), fontsize=9)
     figure.colorbar(drawn, ax=list(every), label="loss")
