@@ -218,6 +218,20 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
+class HitFound:
+    """An image as an attack broke it, ready to be drawn; pixels are bytes (C, H, W)."""
+
+    attack: str
+    image: int
+    label: str
+    prediction: str
+    changed: str  # such as "12 pixels"
+    shape: tuple[int, int, int]
+    clean: bytes
+    adversarial: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class AuditProgress:
     """Where the run stands: all attacks at the present budget."""
 
@@ -225,6 +239,7 @@ class AuditProgress:
     share: float  # of all work, 0 to 1
     survivors: "Accuracy"  # images that no attack has broken at this budget
     standings: tuple[Standing, ...]
+    hit: HitFound | None = None  # the latest
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,35 +271,3 @@ AuditEvent = (
     | AttackDone
     | AuditFinished
 )
-
-
-@dataclass(frozen=True, slots=True)
-class StudyStarted:
-    """A part of a study begins, or goes on after the units that are ready."""
-
-    part: str
-    title: str
-    units: int
-    ready: int
-    notes: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class StudyAdvanced:
-    """A unit is under way."""
-
-    unit: int  # counted from zero
-    about: str
-    done: int
-    total: int
-
-
-@dataclass(frozen=True, slots=True)
-class StudyFinished:
-    """A part of a study is complete."""
-
-    part: str
-    path: str | None
-
-
-StudyEvent = StudyStarted | StudyAdvanced | StudyFinished

@@ -17,7 +17,6 @@ from robust0.auditing.given import given_images
 from robust0.commands.study_attacks import AttackChoice, perturber
 from robust0.commands.study_runs import recorded_runs
 from robust0.errors import ModelError
-from robust0.events import StudyEvent
 from robust0.records import Unit
 from robust0.runs.subject import ModelReference, tensors_digest
 from robust0.study.attack_jobs import gradients_job, interpolate_job, overlap_job
@@ -27,6 +26,7 @@ from robust0.study.perturb import StudyImages
 from robust0.study.run import run_study
 from robust0.study.subjects import Studied, StudyScope
 from robust0.study.training import training_job
+from robust0.study_events import StudyEvent
 
 Modules = nn.Module | Mapping[str, nn.Module]
 Progress = Callable[[StudyEvent], None]

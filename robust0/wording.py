@@ -153,6 +153,15 @@ def meaning(results: Results) -> list[str]:
     return [*lines, INTERVALS]
 
 
+def short_meaning(results: Results) -> str:
+    """The same in a few words, for a line under the numbers."""
+    effort = results.settings.effort
+    known = {"smoke": "says next to nothing", "quick": "is far from converged", "paper": ""}
+    known["standard"] = "is not converged"
+    words = known.get(effort, "may not be converged")
+    return "upper bounds" + (f"; effort {tidy(effort)} {words}" if words else "")
+
+
 def notes(row: AttackRow) -> str:
     """The labels an attack's row must carry, such as ``(subsampled)``; else nothing."""
     return f"({', '.join(tidy(note) for note in row.notes)})" if row.notes else ""

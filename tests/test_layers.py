@@ -17,6 +17,7 @@ FACTS = {
     "events",
     "proofs",
     "records",
+    "study_events",
     "wording",
 }  # no torch, no rich
 ENGINE = BASE | {
@@ -36,6 +37,7 @@ ALLOWED = {
     "wording": {"proofs", "records", "units"},
     "events": {"records"},
     "certify_events": {"proofs", "records"},
+    "study_events": set(),
     "proofs": {"records"},
     "device": BASE,
     "distributed": BASE,

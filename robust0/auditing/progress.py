@@ -2,14 +2,21 @@
 
 import statistics
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import torch
 
 from robust0.attacks.calls import Pulse
 from robust0.attacks.engine import Outcome
 from robust0.auditing.interval import accuracy
+from robust0.auditing.job import AuditJob
 from robust0.auditing.plan import Stage
-from robust0.events import AuditProgress, Standing
+from robust0.events import AuditProgress, HitFound, Standing
 from robust0.records import CLEAN, Accuracy, Amount, Verdict
+from robust0.units import counted
 
 
 @dataclass(slots=True)
@@ -54,6 +61,31 @@ class PassMeter:
         return self._best
 
 
+def hit_found(
+    hit: tuple[str, Outcome] | None, job: AuditJob, position: Mapping[int, int]
+) -> HitFound | None:
+    """The latest hit as views draw it; ``position``: where in the job's data an image is."""
+    if hit is None:
+        return None
+    (attack, outcome), names, data = hit, job.facts.class_names, job.data
+    index = torch.tensor([position[outcome.image]], device=data.device)
+    values = data.images(index)[0].cpu().numpy()
+    return HitFound(
+        attack=attack,
+        image=outcome.image,
+        label=names[outcome.label],
+        prediction=names[outcome.prediction],
+        changed=counted(outcome.distance, job.facts.settings.unit),
+        shape=values.shape,
+        clean=_bytes(values),
+        adversarial=_bytes(outcome.attempt.paint(values)),
+    )
+
+
+def _bytes(image: npt.NDArray[np.float32]) -> bytes:
+    return (image * 255).round().astype(np.uint8).tobytes()
+
+
 @dataclass(slots=True)
 class Tally:
     """What attacks have done so far, by stage."""
@@ -62,10 +94,12 @@ class Tally:
     broken: dict[Stage, set[int]] = field(default_factory=dict)
     needed: dict[str, dict[int, Amount]] = field(default_factory=dict)  # by attack and image
     passes: dict[Stage, list[int]] = field(default_factory=dict)
+    latest: tuple[str, Outcome] | None = None  # hit, and the attack that found it
 
     def count(self, stage: Stage, outcome: Outcome) -> None:
         """An image of this process is through."""
         self._add(stage, outcome.image, outcome.forwards + outcome.backwards, hit=outcome.fooled)
+        self.latest = (stage[1], outcome) if outcome.fooled else self.latest
 
     def restore(self, verdicts: list[Verdict]) -> None:
         """Verdicts of an earlier run, or of other processes."""
@@ -113,10 +147,15 @@ class Tally:
         return accuracy(correct - len(self._times(budget)), self.images)
 
     def progress(
-        self, budget: Amount, share: float, standings: tuple[Standing, ...], correct: int
+        self,
+        budget: Amount,
+        share: float,
+        standings: tuple[Standing, ...],
+        correct: int,
+        hit: HitFound | None = None,
     ) -> AuditProgress:
         """The event that views draw."""
-        return AuditProgress(budget, share, self.survivors(budget, correct), standings)
+        return AuditProgress(budget, share, self.survivors(budget, correct), standings, hit)
 
     def _times(self, budget: Amount) -> Counter[int]:
         """How many attacks broke each image at this budget."""

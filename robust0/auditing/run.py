@@ -20,7 +20,7 @@ from robust0.auditing.heartbeat import LifeSigns, beating
 from robust0.auditing.interval import accuracy
 from robust0.auditing.job import AuditJob
 from robust0.auditing.plan import Book, Stage, spread
-from robust0.auditing.progress import PassMeter, Tally
+from robust0.auditing.progress import PassMeter, Tally, hit_found
 from robust0.auditing.store import Store, drop_parts, read_clock
 from robust0.auditing.summary import summarise
 from robust0.auditing.verdicts import clean_verdicts, decide
@@ -226,7 +226,9 @@ class _Run:
             self._standing((budget, attack), share)
             for attack, share in zip(self.plan.attacks, shares, strict=True)
         )
-        return self.tally.progress(budget, self.meter.share(), standings, len(self.book.correct))
+        found = hit_found(self.tally.latest, self.job, self.position)
+        correct = len(self.book.correct)
+        return self.tally.progress(budget, self.meter.share(), standings, correct, found)
 
     def _standing(self, stage: Stage, share: float) -> Standing:
         wanted = len(self.plan.wanted(stage, self.ids, self.book)) if share else 0

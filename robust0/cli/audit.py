@@ -207,8 +207,9 @@ def _conclude(
     from robust0.views.output import note
 
     decision = decide(report.results, floor_checks(report.results, floors)) if floors else None
-    _write(report, decision, form)
-    note(f"report: {folder}/report.html, report.md, report.json")
+    _write(report, decision, form, f"{folder}/report.html")
+    if form.is_data:
+        note(f"report: {folder}/report.html, report.md, report.json")
     violations = sum(row.violations for b in report.results.budgets for row in b.attacks)
     if violations:
         raise AttackContractError(
@@ -221,12 +222,12 @@ def _conclude(
     if decision is not None:
         for check in decision.checks:
             note(check.message)
-        note(decision.verdict)
+        note(decision.verdict, "bold green" if decision.passed else "bold red")
         github.publish(decision, data_on_stdout=form.is_data)
         raise typer.Exit(decision.exit_code)
 
 
-def _write(report: "Report", decision: "Decision | None", form: ReportFormat) -> None:
+def _write(report: "Report", decision: "Decision | None", form: ReportFormat, where: str) -> None:
     from robust0.auditing.finish import report_text
     from robust0.views.report import show_report
     from robust0.writers.junit import gate_junit, report_junit
@@ -242,4 +243,4 @@ def _write(report: "Report", decision: "Decision | None", form: ReportFormat) ->
             cases = gate_junit(decision, report) if decision else report_junit(report)
             sys.stdout.write(cases)
         case _:
-            show_report(report, form)
+            show_report(report, form, where)

@@ -12,6 +12,7 @@ from robust0.data.datasets import in_cache, open_dataset
 from robust0.data.datasets import pull as pull_dataset
 from robust0.views import output
 from robust0.views.output import OutputFormat
+from robust0.views.tables import mapping, table
 
 app = typer.Typer(help="List, fetch and describe datasets.", no_args_is_help=True)
 
@@ -44,7 +45,7 @@ def list_datasets(output_format: Form = OutputFormat.AUTO) -> None:
         }
         for spec in DATASETS.values()
     ]
-    output.table("datasets", rows, output_format)
+    table("datasets", rows, output_format, spare=("flips", "train", "test"))
     output.note("also: folder:PATH (root/class/image) and npz:PATH (arrays images and labels)")
 
 
@@ -68,7 +69,7 @@ def pull(
         "fetched": transferred > 0,
         "seconds": round(time.monotonic() - started, 1),
     }
-    output.mapping(f"{name} is here and verified", values, output_format)
+    mapping(f"{name} is here and verified", values, output_format)
 
 
 @app.command("info")
@@ -94,4 +95,4 @@ def info(
         "source": data.source,
     }
     values |= {f"{part}_sha256": digest for part, digest in data.checksums().items()}
-    output.mapping(f"{data.name} ({data.split})", values, output_format)
+    mapping(f"{data.name} ({data.split})", values, output_format)

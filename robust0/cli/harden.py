@@ -72,7 +72,8 @@ def harden(
     """
     from robust0.commands.early import check_harden
     from robust0.commands.harden_recipe import HardenOptions, parse_seeds
-    from robust0.views.output import OutputFormat, loading, note, table, transfer_bars
+    from robust0.views.output import OutputFormat, loading, note, transfer_bars
+    from robust0.views.tables import table
 
     options = HardenOptions(
         model=model, data=data, recipe=recipe, method=method, steps=steps, epochs=epochs,

@@ -6,8 +6,8 @@ import typer
 
 from robust0.cli.options import Form, Overrides
 from robust0.units import counted
-from robust0.views import output
 from robust0.views.output import OutputFormat
+from robust0.views.tables import mapping, table
 
 app = typer.Typer(
     name="recipe",
@@ -41,7 +41,7 @@ def list_command(form: Form = OutputFormat.AUTO) -> None:
         }
         for recipe in recipes
     ]
-    output.table("recipes", rows, form)
+    table("recipes", rows, form, spare=("effort", "budget", "epochs", "method"))
 
 
 @app.command("show")
@@ -68,11 +68,11 @@ def show_command(
             "recipe": resolved.recipe.model_dump(mode="json", by_alias=True),
             "sources": {key: str(origin) for key, origin in resolved.sources.items()},
         }
-        output.mapping(resolved.recipe.name, values, form)
+        mapping(resolved.recipe.name, values, form)
         return
     rows = [
         {"key": key, "value": value, "source": str(resolved.sources[key])}
         for key, value in resolved.flat().items()
     ]
     rows.append({"key": "hash", "value": resolved.hash, "source": "sha256 of all of the above"})
-    output.table(f"recipe {resolved.recipe.name}", rows, form)
+    table(f"recipe {resolved.recipe.name}", rows, form)

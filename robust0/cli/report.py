@@ -44,7 +44,7 @@ def _audit(run: Path) -> tuple[Callable[[ReportFormat], None], list[Path]]:
     from robust0.writers.artefacts import rebuild
 
     made, paths = rebuild(run)
-    return lambda form: show_report(made, form), paths
+    return lambda form: show_report(made, form, str(run / "report.html")), paths
 
 
 def _certificate(run: Path) -> tuple[Callable[[ReportFormat], None], list[Path]]:

@@ -57,8 +57,9 @@ def finish(job: "StudyJob", out: Path | None, form: OutputFormat) -> None:
     from robust0.study.page import write_page
     from robust0.study.run import run_study
     from robust0.study.tables import rows_of, title_of
-    from robust0.views.output import note, table
+    from robust0.views.output import note
     from robust0.views.study import study_view
+    from robust0.views.tables import table
 
     with study_folder(out, job.part) as folder:
         with study_view() as view:

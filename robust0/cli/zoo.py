@@ -12,6 +12,7 @@ from robust0.cli.zoo_convert import convert
 from robust0.units import counted
 from robust0.views import output
 from robust0.views.output import OutputFormat
+from robust0.views.tables import mapping, table
 
 if TYPE_CHECKING:
     from robust0.auditing.job import AuditJob
@@ -67,13 +68,15 @@ def list_command(zoo: Zoo = None, form: Form = OutputFormat.AUTO) -> None:
             "budget": counted(card.eval_budget.amount, card.eval_budget.unit),
             "clean": card.audit.clean.percent,
             "sAA": _percent(card.score("saa")),
+            "worst case": _percent(card.score("worst-case")),
             "effort": card.audit.effort,
             "size": f"{card.size / 1e6:.1f} MB",
         }
         for card in found
     ]
     if found or form is OutputFormat.JSON:
-        output.table("models", rows, form)
+        table("models (accuracy in %, robust ones are upper bounds)", rows, form,
+              spare=("size", "architecture", "effort", "data", "budget", "method"))  # fmt: skip
 
 
 @app.command("show")
@@ -99,7 +102,7 @@ def show_command(name: Id, zoo: Zoo = None, form: Form = OutputFormat.AUTO) -> N
             "zoo": found.root.name,
             "report": str(path),
         }
-        output.mapping(name, values, form)
+        mapping(name, values, form)
         return
     wanted = set(shown_budgets(results))
     curve = [point for point in results.curve if point.budget in wanted]
@@ -154,7 +157,7 @@ def verify_command(
         {key: getattr(line, key) for key in _COLUMNS} | {"holds": line.holds}
         for line in result.lines
     ]
-    output.table(f"{name}: images that withstand, claimed and found", rows, form)
+    table(f"{name}: images that withstand, claimed and found", rows, form)
     same = result.verdicts - result.differing
     output.note(f"{same:,} of {result.verdicts:,} verdicts are the same")
     output.note(f"the claim of {name} {'holds' if result.holds else 'does not hold'}")

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from robust0.events import StudyAdvanced, StudyEvent, StudyFinished, StudyStarted
 from robust0.files import write_text
 from robust0.study.folder import SCHEMA, Json, UnitStore, write_result
+from robust0.study_events import StudyAdvanced, StudyEvent, StudyFinished, StudyStarted
 
 PARTS = ("spectrum", "landscape", "overlap", "interpolate", "gradients", "training")
 Tick = Callable[[int, int], None]

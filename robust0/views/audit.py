@@ -22,19 +22,21 @@ from robust0.events import (
     Standing,
 )
 from robust0.units import counted
-from robust0.views.chart import sparkline
+from robust0.views.chart import block_curve
+from robust0.views.halfblocks import has_room, hit_pictures
 from robust0.views.harden import clock
 from robust0.views.live import View, fitting_view
 from robust0.wording import interval, number, percent, shell, tidy
 
 WIDE = 84  # columns from which every number has room
+_LEGEND = "it alone: broken by no other attack; passes: median per image, forward and backward"
 
 
 def audit_view(
     *, plain: bool = False, silent: bool = False
 ) -> AbstractContextManager[View[AuditEvent]]:
     """The view that fits where stderr goes, or plain lines, or nothing."""
-    return fitting_view(LiveAuditView, PlainAuditView, lines=plain, silent=silent)
+    return fitting_view(LiveAuditView, PlainAuditView, lines=plain, silent=silent, transient=True)
 
 
 class Remaining:
@@ -54,7 +56,7 @@ class Remaining:
 
 
 class LiveAuditView:
-    """Bars, accuracies that fall as attacks go on, a chart of survivors, flags."""
+    """Bars, accuracies that fall as attacks go on, survivors, the latest hit, flags."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._remaining = Remaining(now)
@@ -65,7 +67,7 @@ class LiveAuditView:
         self._finished: dict[float, str] = {}  # budgets that are through
         self._flags: list[FlagRaised] = []
         self._left: float | None = None
-        self._last = ""
+        self._last, self._cut = "", False
 
     def show(self, event: AuditEvent) -> None:
         """Take one event."""
@@ -89,9 +91,13 @@ class LiveAuditView:
             case AttackDone():
                 self._finished[event.budget] = percent(event.survivors)
             case AuditFinished():
-                self._last = ending(event)
+                self._last, self._cut = ending(event), event.interrupted is not None
             case _:
                 assert_never(event)
+
+    def last_words(self) -> Text | None:
+        """What must stay on the screen when the rest has gone: how to go on."""
+        return Text(self._last, style="bold") if self._cut else None
 
     def __rich_console__(self, console: Console, options: object) -> Iterator[RenderableType]:
         """Draw the present state."""
@@ -105,11 +111,15 @@ class LiveAuditView:
         else:
             yield self._overall(self._now, console.width)
             yield self._attacks(self._start, self._now, console.width)
-            yield self._chart(self._now, console.width)
+            if console.width >= WIDE:
+                yield Text(_LEGEND, style="dim")
+            yield from self._chart(self._now, console)
+            if self._now.hit is not None and has_room(console):
+                yield hit_pictures(self._now.hit)
         for raised in self._flags:
             yield flag_line(raised)
         if self._last:
-            yield Text(self._last, style="dim")
+            yield Text(self._last, style="bold" if self._cut else "dim")
 
     def _overall(self, now: AuditProgress, width: int) -> Table:
         grid = Table.grid(padding=(0, 1))
@@ -132,7 +142,7 @@ class LiveAuditView:
             table.add_column("95 %", justify="center", no_wrap=True)
         table.add_column("broken", justify="right", no_wrap=True)
         if wide:
-            table.add_column("only it", justify="right", no_wrap=True)
+            table.add_column("it alone", justify="right", no_wrap=True)
             table.add_column("passes", justify="right", no_wrap=True)
         for standing in now.standings:
             cells = _cells(standing, start.cascade, bar=12 if wide else 8)
@@ -141,17 +151,21 @@ class LiveAuditView:
             table.add_row(*kept, style=None if standing.share else "dim")
         return table
 
-    def _chart(self, now: AuditProgress, width: int) -> Text:
-        blocks = sparkline(self._survivors, max(8, min(30, width - 48)))
+    def _chart(self, now: AuditProgress, console: Console) -> Iterator[Text]:
+        """Survivors over the passes made so far, and the number they have come to."""
+        high = 4 if console.size.height >= 24 else 1
+        lines = block_curve(self._survivors, max(8, min(60, console.width - 14)), high)
+        for place, line in enumerate(lines):
+            label = "survivors  " if place == 0 else " " * 11
+            yield Text(label, style="dim") + Text(line, style="cyan")
         budgets = self._start.budgets if self._start is not None else ()
         at = f" at {now.budget}" if len(budgets) > 1 else ""
-        text = Text("survivors  ", style="dim")
-        text.append(blocks, style="cyan")
-        text.append(f"  worst case so far{at} ≤ {percent(now.survivors)}")
+        text = Text("over passes  ", style="dim")
+        text.append(f"worst case so far{at} ≤ {percent(now.survivors)}", style="bold")
         before = [f"{b}: {share}" for b, share in self._finished.items() if b != now.budget]
         if before:
             text.append(f"  ({', '.join(before)})", style="dim")
-        return text
+        yield text
 
 
 def _cells(standing: Standing, cascade: bool, bar: int) -> list[RenderableType]:  # noqa: FBT001
@@ -200,7 +214,10 @@ class PlainAuditView:
             case AttackDone():
                 self._say(attack_line(event))
             case AuditFinished():
-                self._say(ending(event))
+                if event.interrupted is not None:
+                    self._console.print(Text(ending(event), style="bold"), soft_wrap=True)
+                else:
+                    self._say(ending(event))
             case _:
                 assert_never(event)
 
@@ -236,9 +253,9 @@ def attack_line(event: AttackDone) -> str:
     )
     return (
         f"{standing.attack} at {counted(event.budget, event.unit)}: {own}broke {standing.broken:,} "
-        f"of {standing.images:,} ({number(standing.only)} only it), "
+        f"of {standing.images:,} ({number(standing.only)} that no other did), "
         f"median {number(standing.passes)} "
-        f"passes, {clock(event.seconds)}; worst case so far {percent(event.survivors)}"
+        f"passes per image, {clock(event.seconds)}; worst case so far {percent(event.survivors)}"
     )
 
 

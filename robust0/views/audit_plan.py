@@ -9,7 +9,7 @@ from rich.text import Text
 
 from robust0.events import AuditPlanned
 from robust0.views.harden import clock
-from robust0.views.output import ReportFormat, err, out, warn
+from robust0.views.output import ReportFormat, Verbosity, err, out, warn
 from robust0.wording import tidy
 
 
@@ -17,6 +17,8 @@ def show_plan(event: AuditPlanned, form: ReportFormat, *, as_data: bool = False)
     """The plan, beside the data on stderr, or on stdout as what a dry run is for."""
     for warning in event.warnings:
         warn(tidy(warning, 400))
+    if Verbosity.quiet and not as_data:
+        return
     if as_data and form is ReportFormat.JSON:
         sys.stdout.write(json.dumps(asdict(event), indent=2, ensure_ascii=False) + "\n")
         return
@@ -44,7 +46,8 @@ def _attacks(event: AuditPlanned) -> str:
     most: dict[str, int] = {}
     for cost in event.costs:
         most.setdefault(cost.attack, cost.passes)
-    return ", ".join(f"{tidy(name)} ({passes:,} passes)" for name, passes in most.items())
+    named = ", ".join(f"{tidy(name)} ({passes:,})" for name, passes in most.items())
+    return f"{named}: passes (forward or backward) per image, at most"
 
 
 def duration(seconds: float) -> str:

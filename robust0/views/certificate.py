@@ -10,7 +10,7 @@ from rich.text import Text
 from robust0 import wording
 from robust0.proofs import Bracket, CertificateReport, CertificateResults, CertifiedClassifier
 from robust0.records import Accuracy
-from robust0.views.output import ReportFormat, out
+from robust0.views.output import ReportFormat, out, text_out
 
 
 def show_certificate(report: CertificateReport, form: ReportFormat) -> None:
@@ -18,10 +18,12 @@ def show_certificate(report: CertificateReport, form: ReportFormat) -> None:
     match form.resolved():
         case ReportFormat.JSON:
             sys.stdout.write(report.model_dump_json(by_alias=True, indent=1) + "\n")
+        case ReportFormat.TSV:
+            _tsv(report)
         case ReportFormat.RICH:
             draw_certificate(report, out())
         case _:
-            _plain(report)
+            draw_certificate(report, text_out())
 
 
 def draw_certificate(report: CertificateReport, console: Console) -> None:
@@ -97,7 +99,7 @@ def _say(console: Console, text: str, style: str) -> None:
     console.print(Text(text, style=style, overflow="fold"))
 
 
-def _plain(report: CertificateReport) -> None:
+def _tsv(report: CertificateReport) -> None:
     """Tab-separated: a line per number with all that it names, then the words."""
     results, writer = report.results, csv.writer(sys.stdout, delimiter="\t", lineterminator="\n")
     writer.writerow(

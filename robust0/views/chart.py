@@ -45,6 +45,14 @@ def line_chart(
     return chart
 
 
+def block_curve(values: Sequence[float], width: int, height: int) -> list[str]:
+    """Values (0 to 1) as a filled curve, ``height`` lines of blocks, the newest at the right."""
+    recent = list(values) if len(values) <= width else _thinned(values, width)
+    eighths = [round(min(max(value, 0.0), 1.0) * 8 * height) for value in recent]
+    rows = range(height - 1, -1, -1)
+    return ["".join(_BLOCKS[min(8, max(0, full - 8 * row))] for full in eighths) for row in rows]
+
+
 def sparkline(values: Sequence[float], width: int) -> str:
     """Values (0 to 1) as a row of blocks, the newest at the right."""
     recent = list(values)[-width:] if len(values) <= width else _thinned(values, width)

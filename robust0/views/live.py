@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 from rich.console import Console, RenderableType
 from rich.live import Live
 
-from robust0.views.output import err
+from robust0.views.output import Verbosity, err
 
 _Taken = TypeVar("_Taken", contravariant=True)
 _Event = TypeVar("_Event")
@@ -41,14 +41,23 @@ def fitting_view(
     *,
     lines: bool = False,
     silent: bool = False,
+    transient: bool = False,
 ) -> Iterator[View[_Event]]:
-    """Live on a terminal, plain lines elsewhere or if ``lines``, nothing if ``silent``."""
+    """Live on a terminal, plain lines elsewhere or if ``lines``, nothing if ``silent``.
+
+    ``transient``: what was live vanishes at the end, since a report says it again.
+    """
     console = err()
-    if silent:
+    if silent or Verbosity.quiet:
         yield Silent()
     elif lines or not console.is_terminal or console.is_dumb_terminal:
         yield plain(console)
     else:
         view = live()
-        with Live(view, console=console, refresh_per_second=4):
-            yield view
+        try:
+            with Live(view, console=console, refresh_per_second=4, transient=transient):
+                yield view
+        finally:
+            words = getattr(view, "last_words", lambda: None)()
+            if words is not None:
+                console.print(words, soft_wrap=True)

@@ -1,13 +1,12 @@
 """One mouth for every command: data on stdout, everything else on stderr, in the asked form."""
 
-import csv
-import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
+from typing import ClassVar
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.markup import escape
@@ -21,7 +20,6 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 from rich.segment import Segment
-from rich.table import Table
 from rich.text import Text
 
 from robust0.events import Transfer
@@ -31,6 +29,8 @@ _CONTROL = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
 
+TEXT_WIDTH = 140  # columns of text that goes to a file
+
 
 class OutputFormat(StrEnum):
     """How a command writes its data."""
@@ -38,6 +38,7 @@ class OutputFormat(StrEnum):
     AUTO = "auto"
     RICH = "rich"
     PLAIN = "plain"
+    TSV = "tsv"
     JSON = "json"
 
     def resolved(self) -> "OutputFormat":
@@ -53,6 +54,7 @@ class ReportFormat(StrEnum):
     AUTO = "auto"
     RICH = "rich"
     PLAIN = "plain"
+    TSV = "tsv"
     JSON = "json"
     MARKDOWN = "markdown"
     JUNIT = "junit"
@@ -60,7 +62,7 @@ class ReportFormat(StrEnum):
     @property
     def is_data(self) -> bool:
         """Whether a parser reads stdout, so that nothing else may be written there."""
-        return self in {ReportFormat.JSON, ReportFormat.MARKDOWN, ReportFormat.JUNIT}
+        return self not in {ReportFormat.AUTO, ReportFormat.RICH, ReportFormat.PLAIN}
 
     def resolved(self) -> "ReportFormat":
         """``auto`` is rich on a terminal and plain elsewhere."""
@@ -72,6 +74,13 @@ class ReportFormat(StrEnum):
 def visible(text: str) -> str:
     """Text with every control character, but newlines and tabs, shown as a replacement mark."""
     return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+class Verbosity:
+    """How much is said beside the data: set once, when the command line is read."""
+
+    quiet: ClassVar[bool] = False
+    verbose: ClassVar[bool] = False
 
 
 class _SafeConsole(Console):
@@ -89,14 +98,21 @@ def out() -> Console:
     return _SafeConsole(file=sys.stdout, highlight=False)
 
 
+def text_out() -> Console:
+    """The console for data that go to a file or another program: no colour, wide enough."""
+    width = int(os.environ.get("COLUMNS", "0")) or TEXT_WIDTH
+    return _SafeConsole(file=sys.stdout, highlight=False, color_system=None, width=width)
+
+
 def err() -> Console:
     """The console for progress, notes and errors."""
     return _SafeConsole(file=sys.stderr, highlight=False)
 
 
-def note(text: str) -> None:
-    """Say something beside the data."""
-    err().print(Text(text), soft_wrap=True)
+def note(text: str, style: str = "") -> None:
+    """Say something beside the data; not with ``--quiet``."""
+    if not Verbosity.quiet:
+        err().print(Text(text, style=style), soft_wrap=True)
 
 
 def loading(command: str) -> None:
@@ -116,46 +132,6 @@ def error(message: str, hint: str) -> None:
     err().print(Text("error: ", style="bold red") + Text(_line(message)), soft_wrap=True)
     if hint:
         err().print(Text("hint: ", style="bold cyan") + Text(_line(hint)), soft_wrap=True)
-
-
-def table(title: str, rows: Sequence[Mapping[str, object]], form: OutputFormat) -> None:
-    """Show rows with equal keys: a drawn table, tab-separated lines with a header, or JSON."""
-    form = form.resolved()
-    if form is OutputFormat.JSON:
-        _json(rows)
-        return
-    columns = list(rows[0]) if rows else []
-    if form is OutputFormat.PLAIN:
-        writer = csv.writer(sys.stdout, delimiter="\t", lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows([_cell(row[name]) for name in columns] for row in rows)
-        return
-    drawn = Table(title=escape(title), title_justify="left", header_style="bold", box=None)
-    for name in columns:
-        numeric = all(isinstance(row[name], int | float) for row in rows)
-        drawn.add_column(escape(name), justify="right" if numeric else "left", overflow="fold")
-    for row in rows:
-        drawn.add_row(*(Text(_cell(row[name])) for name in columns))
-    out().print(drawn)
-
-
-def mapping(title: str, values: Mapping[str, object], form: OutputFormat) -> None:
-    """Show named values: an aligned list, tab-separated lines, or a JSON object."""
-    form = form.resolved()
-    if form is OutputFormat.JSON:
-        _json(values)
-    elif form is OutputFormat.PLAIN:
-        writer = csv.writer(sys.stdout, delimiter="\t", lineterminator="\n")
-        writer.writerows((name, _cell(value)) for name, value in values.items())
-    else:
-        drawn = Table.grid(padding=(0, 2))
-        drawn.add_column(style="bold")
-        drawn.add_column(overflow="fold")
-        for name, value in values.items():
-            drawn.add_row(escape(name), Text(_cell(value)))
-        console = out()
-        console.print(Text(title, style="bold"))
-        console.print(drawn)
 
 
 @contextmanager
@@ -197,19 +173,6 @@ def _plain_transfers() -> Callable[[Transfer], None]:
             note(f"fetched {event.label}: {event.done:,} bytes")
 
     return show
-
-
-def _json(value: object) -> None:
-    text = json.dumps(value, indent=2, ensure_ascii=False, default=str)
-    sys.stdout.write(visible(text) + "\n")
-
-
-def _cell(value: object) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, list | tuple):
-        return visible(", ".join(str(item) for item in value))
-    return "-" if value is None else visible(str(value))
 
 
 def _line(text: str) -> str:

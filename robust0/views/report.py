@@ -1,6 +1,5 @@
 """The final report of an audit, on stdout: drawn to the width of the terminal, plain, or JSON."""
 
-import csv
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,52 +9,67 @@ from rich.table import Table
 from rich.text import Text
 
 from robust0 import wording
-from robust0.records import AttackRow, BudgetResult, Report
-from robust0.units import counted
-from robust0.views.output import ReportFormat, out
+from robust0.records import BudgetResult, Report
+from robust0.units import counted, plural
+from robust0.views.output import ReportFormat, Verbosity, out, text_out
+from robust0.views.report_tsv import write_tsv
 
 _GAP = 2  # cells between columns
-_ANSWERS = {wording.ensemble_name(name) for name in (wording.SAA, wording.WORST_CASE)}
-_MEDIANS = "sites: median of the hits after giving back what they do not need; passes: median of "
-_MEDIANS += "forwards and backwards per attacked image"
+_LEGEND = (
+    "it alone: images that no other attack broke; {unit}: the median change that a hit needs; "
+    "passes: the median of forward and backward passes per image"
+)
+_GOOD, _FAIR = 0.5, 0.2  # shares from which a robust accuracy is shown in green, in yellow
 
 
-def show_report(report: Report, form: str) -> None:
-    """Write a report to stdout as ``rich``, ``plain`` or ``json``; ``auto`` is one of the two."""
+def show_report(report: Report, form: str, where: str = "") -> None:
+    """Write a report to stdout in a form; ``where`` is the page that has all of it."""
     match ReportFormat(form).resolved():
         case ReportFormat.JSON:
             sys.stdout.write(report.model_dump_json(by_alias=True, indent=1) + "\n")
+        case ReportFormat.TSV:
+            write_tsv(report)
         case ReportFormat.RICH:
-            draw_report(report, out())
+            draw_report(report, out(), where=where, full=Verbosity.verbose)
         case _:
-            _plain(report)
+            draw_report(report, text_out(), where=where, full=True)
 
 
-def draw_report(report: Report, console: Console) -> None:
-    """Draw a report to the console's width."""
+def draw_report(report: Report, console: Console, *, where: str = "", full: bool = False) -> None:
+    """Draw a report to the console's width, the answer last; ``full``: with every caveat."""
     results = report.results
+    for result in results.budgets:
+        _draw_attacks(report, result, console)
+    unit = plural(results.settings.unit)
+    _say(console, _LEGEND.format(unit=unit), "dim")
+    if len(results.curve) > 1:
+        console.print()
+        _say(console, "accuracy over budgets", "bold")
+        console.print(_curve(report, console.width, 9 if full else 4))
+    if full:
+        _draw_caveats(report, console)
+    console.print()
     _say(console, f"robust0 audit · {wording.subject(results)}", "bold")
     _say(console, wording.identity(results), "dim")
-    _say(console, wording.choice(results), "dim")
-    console.print()
+    if full:
+        _say(console, wording.choice(results), "dim")
     console.print(_numbers(report, console.width))
-    for result in results.budgets:
-        console.print()
-        first = result is results.budgets[0]
-        caption = "attacks" if len(results.budgets) == 1 else f"attacks, {_allowed(result)}"
-        _say(console, f"{caption}: {wording.identity(results, result.budget)}", "bold")
-        columns = _columns(report, result, seconds=first)
-        for table in tables(columns, console.width):
-            console.print(table)
-        for row in result.attacks:
-            if row.notes:
-                _say(console, f"* {wording.tidy(row.name, 40)} {wording.notes(row)}", "dim")
-    _say(console, _MEDIANS, "dim")
-    console.print()
-    _say(console, f"accuracy over budgets: {wording.identity(results)}", "bold")
-    console.print(_curve(report, console.width))
-    if results.flags:
-        console.print()
+    _draw_caveat_line(report, console, where)
+
+
+def _draw_attacks(report: Report, result: BudgetResult, console: Console) -> None:
+    results = report.results
+    caption = "attacks" if len(results.budgets) == 1 else f"attacks, {_allowed(result)}"
+    _say(console, caption, "bold")
+    for table in tables(_columns(report, result), console.width):
+        console.print(table)
+    for row in result.attacks:
+        if row.notes:
+            _say(console, f"* {wording.tidy(row.name, 40)} {wording.notes(row)}", "dim")
+
+
+def _draw_caveats(report: Report, console: Console) -> None:
+    results = report.results
     for flag in results.flags:
         label, style = ("unreliable: ", "bold red") if flag.fatal else ("! ", "bold yellow")
         text = f"{wording.tidy(flag.name)}: {wording.tidy(flag.message, 600)}"
@@ -68,6 +82,22 @@ def draw_report(report: Report, console: Console) -> None:
     console.print()
     for line in wording.meaning(results):
         _say(console, line, "")
+
+
+def _draw_caveat_line(report: Report, console: Console, where: str) -> None:
+    """All reservations in a line, and where to read them."""
+    results = report.results
+    fatal = dict.fromkeys(wording.tidy(f.name) for f in results.flags if f.fatal)
+    other = dict.fromkeys(wording.tidy(f.name) for f in results.flags if not f.fatal)
+    line = Text()
+    if fatal:
+        line.append(f"unreliable: {', '.join(fatal)}; ", style="bold red")
+    line.append(wording.short_meaning(results), style="yellow")
+    if other:
+        line.append(f"; doubts: {', '.join(other)}", style="yellow")
+    console.print(line)
+    if where:
+        _say(console, f"all of it: {where}", "dim")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,37 +131,30 @@ def _table(columns: Sequence[Column]) -> Table:
     for column in columns:
         table.add_column(column.head, justify="right" if column.right else "left", overflow="fold")
     for cells in zip(*(column.cells for column in columns), strict=True):
-        # The ensembles are the answer; attacks lead to it.
-        style = "bold" if cells[0] in _ANSWERS else ""
-        if any(cells[1:]):
-            table.add_row(*(Text(cell) for cell in cells), style=style)
+        table.add_row(*(Text(cell) for cell in cells))
     return table
 
 
-def _columns(report: Report, result: BudgetResult, *, seconds: bool) -> list[Column]:
-    rows, unions = result.attacks, result.ensembles
-    blank = ("",) * len(unions)
-    names = [f"{wording.tidy(row.name, 40)}{'*' if row.notes else ''}" for row in rows]
-    names += [wording.ensemble_name(row.name) for row in unions]
-    shares = [*(row.robust for row in rows), *(row.robust for row in unions)]
+def _columns(report: Report, result: BudgetResult) -> list[Column]:
+    rows, spent = result.attacks, report.run.attack_seconds
+    shares = [row.robust for row in rows]
     columns = [
-        Column("attack", tuple(names), right=False),
+        Column(
+            "attack",
+            tuple(f"{wording.tidy(row.name, 40)}{'*' if row.notes else ''}" for row in rows),
+            right=False,
+        ),
         Column("robust", tuple(wording.percent(share) if share else "-" for share in shares)),
         Column("95 %", tuple(wording.interval(share) if share else "-" for share in shares)),
+        Column("attacked", tuple(wording.number(row.attacked) for row in rows)),
+        Column("broken", tuple(wording.number(row.broken) for row in rows)),
+        Column("it alone", tuple(wording.number(row.only) for row in rows)),
+        Column(plural(result.unit), tuple(wording.number(row.median_distance) for row in rows)),
+        Column("passes", tuple(wording.number(row.median_passes) for row in rows)),
     ]
-    columns.append(Column("attacked", (*(wording.number(r.attacked) for r in rows), *blank)))
-    broken = [row.broken for row in rows]
-    broken += [report.results.clean.count - row.robust.count for row in unions]
-    columns += [
-        Column("broken", tuple(wording.number(value) for value in broken)),
-        Column("only it", (*(wording.number(row.only) for row in rows), *blank)),
-        Column("sites", (*(wording.number(row.median_distance) for row in rows), *blank)),
-        Column("passes", (*(wording.number(row.median_passes) for row in rows), *blank)),
-    ]
-    if seconds:
-        spent = report.run.attack_seconds
-        cells = [wording.seconds(spent.get(row.name)) for row in rows]
-        columns.append(Column("seconds", (*cells, *blank)))
+    if result is report.results.budgets[0]:
+        cells = tuple(wording.seconds(spent.get(row.name)) for row in rows)
+        columns.append(Column("seconds", cells))
     return columns
 
 
@@ -144,14 +167,16 @@ def _numbers(report: Report, width: int) -> RenderableType:
     for result in results.budgets:
         for name, robust in wording.headline(result):
             label = f"{name}, {_allowed(result)}" if width >= 50 else f"{name} @{result.budget}"
-            share = Text(f"≤ {wording.percent(robust)}", style="bold")
-            grid.add_row(label, share, wording.interval(robust))
+            colour = "green" if robust.share >= _GOOD else "yellow"
+            colour = colour if robust.share >= _FAIR else "red"
+            share = Text(f"≤ {wording.percent(robust)}", style=f"bold {colour}")
+            grid.add_row(Text(label, style="bold"), share, wording.interval(robust))
     return grid
 
 
-def _curve(report: Report, width: int) -> RenderableType:
+def _curve(report: Report, width: int, most: int) -> RenderableType:
     results = report.results
-    wanted = set(wording.shown_budgets(results))
+    wanted = set(wording.shown_budgets(results, most))
     grid = Table.grid(padding=(0, _GAP, 0, 0))
     for justify in ("right", "right", "left"):
         grid.add_column(justify=justify)
@@ -177,57 +202,3 @@ def _bullet(text: str) -> RenderableType:
 
 def _say(console: Console, text: str, style: str) -> None:
     console.print(Text(text, style=style, overflow="fold"))
-
-
-def _plain(report: Report) -> None:
-    """Tab-separated: a line per number with all that it names, then the words."""
-    results, writer = report.results, csv.writer(sys.stdout, delimiter="\t", lineterminator="\n")
-    writer.writerow(
-        ("kind", "name", "budget", "robust %", "low %", "high %", "images", "attacked", "broken",
-         "only it", "median sites", "median passes", "seconds")
-    )  # fmt: skip
-    clean = results.clean
-    writer.writerow(("clean", "clean", 0, *_percents(clean.share, clean.low, clean.high),
-                     clean.images, *[""] * 6))  # fmt: skip
-    for result in results.budgets:
-        for row in result.attacks:
-            writer.writerow(_plain_attack(report, result, row))
-        for union in result.ensembles:
-            share = union.robust
-            numbers = _percents(share.share, share.low, share.high)
-            cells = ("ensemble", wording.tidy(union.name), result.budget, *numbers)
-            writer.writerow((*cells, share.images, "", clean.count - share.count, *[""] * 4))
-    for point in results.curve:
-        share = point.robust
-        numbers = _percents(share.share, share.low, share.high)
-        writer.writerow(("curve", "any hit", point.budget, *numbers, share.images, *[""] * 6))
-    writer.writerow(("subject", wording.subject(results)))
-    writer.writerow(("identity", wording.identity(results)))
-    writer.writerow(("images", wording.choice(results)))
-    for flag in results.flags:
-        kind = "unreliable" if flag.fatal else "flag"
-        writer.writerow((kind, wording.tidy(flag.name), wording.tidy(flag.message, 600)))
-    for line in results.untested:
-        writer.writerow(("not tested", wording.tidy(line, 400)))
-    for line in wording.meaning(results):
-        writer.writerow(("note", line))
-
-
-def _plain_attack(report: Report, result: BudgetResult, row: AttackRow) -> Sequence[object]:
-    own = row.robust
-    numbers = _percents(own.share, own.low, own.high) if own else ("", "", "")
-    spent = report.run.attack_seconds.get(row.name)
-    return (
-        "attack", wording.tidy(row.name), result.budget, *numbers,
-        report.results.subject.images, row.attacked, row.broken, _dash(row.only),
-        _dash(row.median_distance), _dash(row.median_passes),
-        _dash(spent if result is report.results.budgets[0] else None),
-    )  # fmt: skip
-
-
-def _percents(*shares: float) -> tuple[str, ...]:
-    return tuple(f"{100 * share:.1f}" for share in shares)
-
-
-def _dash(value: float | None) -> str:
-    return "" if value is None else f"{value:g}"

@@ -10,7 +10,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from robust0.events import StudyAdvanced, StudyEvent, StudyFinished, StudyStarted
+from robust0.study_events import StudyAdvanced, StudyEvent, StudyFinished, StudyStarted
 from robust0.views.live import View, fitting_view
 
 _QUIET = 30.0  # seconds between two lines about the same unit

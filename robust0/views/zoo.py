@@ -10,7 +10,8 @@ from rich.text import Text
 from robust0 import wording
 from robust0.records import CurvePoint, Unit
 from robust0.units import counted
-from robust0.views.output import OutputFormat, mapping, out
+from robust0.views.output import OutputFormat, out, text_out
+from robust0.views.tables import mapping
 
 _BAR = 40  # cells of 100 %
 
@@ -22,17 +23,17 @@ def show_card(
     unit: Unit,
     form: OutputFormat,
 ) -> None:
-    """Named facts, then the curve: bars on a terminal, tab-separated lines elsewhere."""
+    """Named facts, then the curve: bars, or tab-separated lines."""
     form = form.resolved()
     mapping(title, facts, form)
-    if form is OutputFormat.PLAIN:
+    if form is OutputFormat.TSV:
         writer = csv.writer(sys.stdout, delimiter="\t", lineterminator="\n")
         for point in curve:
             robust = point.robust
             name = f"at most {counted(point.budget, unit)}"
             writer.writerow((name, f"{wording.percent(robust)} ({wording.interval(robust)})"))
         return
-    console = out()
+    console = out() if form is OutputFormat.RICH else text_out()
     drawn = Table.grid(padding=(0, 2))
     for justify in ("right", "right", "left"):
         drawn.add_column(justify=justify)

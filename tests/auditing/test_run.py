@@ -407,3 +407,20 @@ def test_another_machine_cannot_resume_it(make_job, tmp_path, name):
     with pytest.raises(RunError) as caught:
         next(run(replace(job, folder=tmp_path / "run"), ONE, resume=True))
     assert f"another {name} (was other" in caught.value.message
+
+
+def test_progress_shows_the_latest_hit(make_job, toy, monkeypatch):
+    monkeypatch.setattr("robust0.auditing.run.DRAW_SECONDS", 0.0)
+    job = make_job(attacks=("sparse-rs",))
+    events = [event for event in run(job, ONE, resume=False) if isinstance(event, AuditProgress)]
+    hits = [event.hit for event in events if event.hit is not None]
+    assert hits
+    for hit in hits:
+        clean, broken = (
+            np.frombuffer(pixels, np.uint8).reshape(hit.shape)
+            for pixels in (hit.clean, hit.adversarial)
+        )
+        place = job.data.ids.tolist().index(hit.image)
+        assert np.array_equal(clean, toy.pixels[place].numpy())
+        assert 0 < (clean != broken).any(axis=0).sum() <= job.plan.budgets[0]
+        assert hit.label != hit.prediction

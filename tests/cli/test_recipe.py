@@ -17,7 +17,7 @@ def run(*arguments, **options):
 def test_list_names_every_recipe():
     rows = json.loads(run("list", "--output-format", "json"))
     assert tuple(row["name"] for row in rows) == list_recipes()
-    lines = run("list", "--output-format", "plain").splitlines()
+    lines = run("list", "--output-format", "tsv").splitlines()
     assert lines[0].split("\t")[:3] == ["name", "data", "model"]
     assert len(lines) == 1 + len(rows)
 
@@ -35,7 +35,7 @@ def test_show_prints_one_line_per_value_with_its_source():
         line.split("\t")
         for line in run(
             "show", "cifar10", "--model", "convnext_tiny", "--set", "training.epochs=3",
-            "--output-format", "plain",
+            "--output-format", "tsv",
         ).splitlines()
     ]  # fmt: skip
     assert lines[0] == ["key", "value", "source"]

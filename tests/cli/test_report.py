@@ -45,7 +45,8 @@ def test_a_lost_report_is_folded_anew(folder):
 
 @pytest.mark.parametrize(
     ("form", "begins"),
-    [("plain", "kind\t"), ("auto", "kind\t"), ("rich", "robust0 audit"), ("json", "{"),
+    [("plain", "attacks"), ("auto", "attacks"), ("rich", "attacks"), ("tsv", "kind\t"),
+     ("json", "{"),
      ("markdown", "## robust0 audit"), ("junit", "<?xml")],
 )  # fmt: skip
 def test_forms(folder, form, begins):

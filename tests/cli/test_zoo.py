@@ -70,7 +70,7 @@ def test_a_bad_card_is_a_warning(zoo, capsys):
     assert "warning: bad is left out" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("form", ["rich", "plain"])
+@pytest.mark.parametrize("form", ["rich", "plain", "tsv"])
 def test_show(zoo, capsys, monkeypatch, form):
     monkeypatch.setenv("COLUMNS", "300")
     assert run(["zoo", "show", NAME, "--zoo", str(zoo), "--output-format", form]) == 0
@@ -78,7 +78,7 @@ def test_show(zoo, capsys, monkeypatch, form):
     for words in ("robust0 harden --data sample", "battery of 4 attacks, effort quick", "90.0 %",
                   "saa at 3", "2 pixels", "report.json"):  # fmt: skip
         assert words in text
-    assert ("━" in text) == (form == "rich")
+    assert ("━" in text) == (form != "tsv")
 
 
 def test_show_as_json(zoo, capsys):

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from robust0.errors import ModelError, RecipeError, RunError
-from robust0.events import StudyAdvanced, StudyStarted
 from robust0.study.attack_jobs import gradients_job, interpolate_job, overlap_job
 from robust0.study.curvature_jobs import landscape_job, spectrum_job
 from robust0.study.figures import draw
@@ -16,6 +15,7 @@ from robust0.study.run import run_study
 from robust0.study.subjects import Studied, StudyScope
 from robust0.study.tables import rows_of
 from robust0.study.training import RecordedRun, overfitting_moment, training_job
+from robust0.study_events import StudyAdvanced, StudyStarted
 from robust0.threats import Threat
 from robust0.training.methods.inner import SparsePGDInner
 from tests.study.tiny import images_and_labels, tiny_network

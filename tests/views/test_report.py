@@ -14,9 +14,9 @@ from tests.auditing.factory_report import Recipe, make_report
 FLAG = Flag(name="not-converged", fatal=False, message="12 of the last 50 rounds broke images")
 
 
-def drawn(report, width):
+def drawn(report, width, **options):
     console = Console(file=io.StringIO(), width=width, highlight=False, color_system=None)
-    draw_report(report, console)
+    draw_report(report, console, **options)
     return console.file.getvalue()
 
 
@@ -28,7 +28,7 @@ def words(text):
 @pytest.mark.parametrize("width", [100, 60, 40, 20])
 def test_everything_fits_every_width(mode, width):
     report = make_report(Recipe(budgets=(4, 2), mode=mode, flags=(FLAG,)))
-    text = drawn(report, width)
+    text = drawn(report, width, full=True)
     assert max(len(line.rstrip()) for line in text.splitlines()) <= width
     if width < 40:
         return
@@ -105,9 +105,9 @@ def test_json_is_the_report(capsys):
     assert Report.model_validate_json(text) == report
 
 
-def test_plain_is_tab_separated_and_complete(capsys):
+def test_tsv_is_complete(capsys):
     report = make_report(Recipe(budgets=(4, 2), flags=(FLAG,)))
-    show_report(report, "plain")
+    show_report(report, "tsv")
     rows = list(csv.reader(io.StringIO(capsys.readouterr().out), delimiter="\t"))
     head, body = rows[0], [r for r in rows if r[0] in {"clean", "attack", "ensemble", "curve"}]
     assert {len(row) for row in body} == {len(head)}
@@ -116,7 +116,7 @@ def test_plain_is_tab_separated_and_complete(capsys):
         for row in result.attacks:
             line = found["attack", row.name, result.budget]
             assert line["robust %"] == f"{100 * row.robust.share:.1f}"
-            assert (int(line["broken"]), int(line["only it"])) == (row.broken, row.only)
+            assert (int(line["broken"]), int(line["broken by it alone"])) == (row.broken, row.only)
         for row in result.ensembles:
             line = found["ensemble", row.name, result.budget]
             assert line["high %"] == f"{100 * row.robust.high:.1f}"
@@ -126,6 +126,29 @@ def test_plain_is_tab_separated_and_complete(capsys):
 
 def test_auto_is_plain_where_nobody_watches(capsys):
     show_report(make_report(), ReportFormat.AUTO)
-    assert capsys.readouterr().out.startswith("kind\tname\tbudget")
+    plain = capsys.readouterr().out
+    assert "\x1b" not in plain
+    assert "targeted attacks" in plain  # every caveat: nobody scrolls in a file
+    assert "\t" not in plain
     show_report(make_report(), "rich")
-    assert capsys.readouterr().out.startswith("robust0 audit")
+    assert "targeted attacks" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("width", [160, 100])
+def test_the_answer_comes_last_and_fits_one_screen(width):
+    attacks = tuple(f"attack-{number}" for number in range(7))
+    report = make_report(Recipe(attacks=attacks, budgets=(20,), flags=(FLAG, FLAG)))
+    lines = drawn(report, width, where="runs/x/report.html").splitlines()
+    assert len(lines) <= 28  # leaves the verdict of a gate room on a screen of 30
+    assert lines[-1] == "all of it: runs/x/report.html"
+    assert "far from converged" in lines[-2]
+    assert lines[-2].count("not-converged") == 1
+    assert lines[-3].startswith("worst-case")
+    assert sum("not-converged" in line for line in lines) == 1
+
+
+def test_the_answer_is_coloured():
+    console = Console(file=io.StringIO(), width=100, force_terminal=True, color_system="truecolor")
+    draw_report(make_report(Recipe(breaks=lambda image, attack, budget: True)), console)
+    worst = next(line for line in console.file.getvalue().splitlines() if "worst-case" in line)
+    assert "\x1b[1;31m" in worst

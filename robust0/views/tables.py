@@ -1,0 +1,117 @@
+"""Rows and named values on stdout: drawn, as aligned text, tab-separated, or as JSON."""
+
+import csv
+import json
+import sys
+from collections.abc import Mapping, Sequence
+
+from rich.console import Console
+from rich.markup import escape
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
+
+from robust0.views.output import OutputFormat, out, text_out, visible
+
+
+def table(
+    title: str,
+    rows: Sequence[Mapping[str, object]],
+    form: OutputFormat,
+    *,
+    spare: Sequence[str] = (),
+) -> None:
+    """Show rows with equal keys; on a narrow terminal without some columns, or line by line.
+
+    Args:
+        title: above a drawn table.
+        rows: their first column names them and is never broken.
+        form: how.
+        spare: columns that a narrow terminal does without, in this order.
+    """
+    form, columns = form.resolved(), list(rows[0]) if rows else []
+    if form is OutputFormat.JSON:
+        _json(rows)
+    elif form is OutputFormat.TSV:
+        writer = csv.writer(sys.stdout, delimiter="\t", lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows([cell(row[name]) for name in columns] for row in rows)
+    else:
+        _draw(title, rows, out() if form is OutputFormat.RICH else text_out(), spare)
+
+
+def mapping(title: str, values: Mapping[str, object], form: OutputFormat) -> None:
+    """Show named values: an aligned list, tab-separated lines, or a JSON object."""
+    form = form.resolved()
+    if form is OutputFormat.JSON:
+        _json(values)
+    elif form is OutputFormat.TSV:
+        writer = csv.writer(sys.stdout, delimiter="\t", lineterminator="\n")
+        writer.writerows((name, cell(value)) for name, value in values.items())
+    else:
+        console = out() if form is OutputFormat.RICH else text_out()
+        console.print(Text(title, style="bold"))
+        console.print(_pairs(values))
+
+
+def _draw(
+    title: str, rows: Sequence[Mapping[str, object]], console: Console, spare: Sequence[str]
+) -> None:
+    columns = list(rows[0]) if rows else []
+    for left_out in range(len(spare) + 1):
+        kept = [name for name in columns if name not in spare[:left_out]]
+        drawn = _table(title, rows, kept)
+        if Measurement.get(console, console.options, drawn).minimum <= console.width:
+            break
+    if rows and _broken(console, rows, columns[0], kept):
+        console.print(Text(title, style="bold"))
+        for row in rows:
+            console.print(Text(cell(row[columns[0]]), style="bold"), soft_wrap=True)
+            console.print(_pairs({f"  {name}": row[name] for name in columns[1:]}))
+        return
+    console.print(drawn)
+
+
+def _broken(
+    console: Console, rows: Sequence[Mapping[str, object]], first: str, kept: Sequence[str]
+) -> bool:
+    """Whether the names of the rows leave so little room that other words would be cut."""
+    names = max(len(cell(row[first])) for row in rows)
+    words = max((len(w) for row in rows for k in kept[1:] for w in cell(row[k]).split()), default=0)
+    return names + words + 2 > console.width or names + 6 * (len(kept) - 1) > console.width
+
+
+def _table(title: str, rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -> Table:
+    drawn = Table(title=escape(title), title_justify="left", header_style="bold", box=None)
+    for place, name in enumerate(columns):
+        numeric = all(isinstance(row[name], int | float | None) for row in rows)
+        drawn.add_column(
+            escape(name), justify="right" if numeric else "left", overflow="fold",
+            no_wrap=place == 0,
+        )  # fmt: skip
+    for row in rows:
+        drawn.add_row(*(Text(cell(row[name])) for name in columns))
+    return drawn
+
+
+def _pairs(values: Mapping[str, object]) -> Table:
+    drawn = Table.grid(padding=(0, 2))
+    drawn.add_column(style="bold", no_wrap=True)
+    drawn.add_column(overflow="fold")
+    for name, value in values.items():
+        drawn.add_row(escape(name), Text(cell(value)))
+    return drawn
+
+
+def _json(value: object) -> None:
+    text = json.dumps(value, indent=2, ensure_ascii=False, default=str)
+    sys.stdout.write(visible(text) + "\n")
+
+
+def cell(value: object) -> str:
+    """A value as people read it."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return visible(", ".join(str(item) for item in value))
+    return "-" if value is None else visible(str(value))
