@@ -54,7 +54,7 @@ ALLOWED = {
     | {"attacks", "data", "files", "resources", "training"},  # what components declare
     "zoo": BASE | FACTS | {"architectures", "download", "files", "models", "resources"},
     "runs": BASE | FACTS | {"data", "files", "models", "recipes", "zoo"},
-    "training": ENGINE,
+    "training": ENGINE | {"certificates"},
     "auditing": ENGINE | FACTS,
     "study": ENGINE | FACTS | {"training"},
     "certifying": ENGINE | FACTS | {"auditing", "certificates"},

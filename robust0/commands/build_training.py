@@ -21,6 +21,7 @@ from robust0.runs.network import TrainableNetwork, network_for
 from robust0.threats import Threat
 from robust0.training.job import TrainJob, Watch
 from robust0.training.methods.base import Method
+from robust0.training.methods.parts import PartStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +54,14 @@ def build_training(resolved: Resolved, request: TrainRequest) -> TrainJob:
             "training.precision fp16 needs a CUDA device", "use bf16 or fp32 on this device"
         )
     network = request.network or network_for(
-        recipe.model, data, source=request.start_from, factory=request.factory, seed=spec.seed
-    )
+        recipe.model, data, source=request.start_from, factory=request.factory, seed=spec.seed,
+        classifier=spec.step.notes() if isinstance(spec.step, PartStep) else None,
+    )  # fmt: skip
+    if isinstance(spec.step, PartStep) and network.classifier is None:
+        raise RecipeError(
+            f"training.method {spec.method} builds its network itself: it sees parts of images",
+            "name a model instead of giving a network",
+        )
     network.describe(data)  # what a checkpoint could not say is refused now, not after an epoch
     rows, reserved = split_rows(data, spec.reserved, spec.images)
     method = compose(spec, threat, data.labels, len(data.class_names))
@@ -145,10 +152,12 @@ def compose(spec: TrainingSpec, threat: Threat, labels: Tensor, classes: int) ->
 
 def _watch(spec: TrainingSpec, threat: Threat, *, stop: bool) -> Watch:
     probe = spec.probe
-    attacks = (
+    attacks: tuple[tuple[str, GuidedSwap | SparseRS], ...] = (
         ("guided-swap", GuidedSwap(forwards=probe.forwards)),
         ("sparse-rs", SparseRS(queries=probe.queries)),
     )
+    if isinstance(spec.step, PartStep):
+        attacks = ()  # accuracy is proved instead
     return Watch(attacks, threat, probe.images, probe.every, probe.collapse, stop)
 
 

@@ -1,5 +1,5 @@
 """Networks and their checkpoints. Importing this package registers our networks with timm."""
 
-from robust0.models.networks import preact, small_resnet
+from robust0.models.networks import preact, small_resnet, viewnet
 
-__all__ = ["preact", "small_resnet"]
+__all__ = ["preact", "small_resnet", "viewnet"]

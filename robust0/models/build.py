@@ -14,13 +14,13 @@ from torch import Tensor, nn
 from robust0 import rng
 from robust0.errors import ModelError
 from robust0.models.header import one_line
-from robust0.models.networks import preact, small_resnet
+from robust0.models.networks import preact, small_resnet, viewnet
 from robust0.models.normalize import Normalized
 
 Scalar = None | bool | int | float | str
 Argument = Scalar | list[Scalar]
 
-OWN = (*preact.default_cfgs, *small_resnet.default_cfgs)
+OWN = (*preact.default_cfgs, *small_resnet.default_cfgs, *viewnet.default_cfgs)
 MAX_ARGUMENTS = 32
 MAX_CLASSES = 100_000
 MAX_SIDE = 1024  # pixels; bounds the memory of a trial run

@@ -50,13 +50,15 @@ class Certifiable(nn.Module, ABC):
     def surrogate(self, images: Tensor) -> Tensor:
         """(B, K) log of the mean probability over the parts: smooth, and not the classifier."""
 
-    def search(self, images: Tensor) -> Tensor:
-        """(B, K) what a search without gradients may climb, with the argmax of forward.
+    def both(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """(B, K) twice: what a search without gradients may climb, and the surrogate.
 
-        Integer votes are flat almost everywhere. The mean probability moves them by less than
-        their distance, so that it orders images whose votes are equal and no others.
+        The first has the argmax of forward. Integer votes are flat almost everywhere; the mean
+        probability moves them by less than their distance, so that it orders images whose votes
+        are equal and no others.
         """
-        return _climbed(self(images), self.surrogate(images))
+        smooth = self.surrogate(images)
+        return _climbed(self(images), smooth.detach()), smooth
 
     def _in_rows(self, parts: Tensor, rows: int) -> Tensor:
         """Logits (N, K) of parts (N, C + 1, h, w), in calls of exactly ``rows``."""
@@ -133,10 +135,11 @@ class ViewVoting(Certifiable):
         """Log of the mean over views of their probabilities."""
         return _log_mean(self.view_logits(images))
 
-    def search(self, images: Tensor) -> Tensor:
+    def both(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """As for every such classifier, with the views classified once."""
         logits = self.view_logits(images)
-        return _climbed(self.scores(logits), _log_mean(logits))
+        smooth = _log_mean(logits)
+        return _climbed(self.scores(logits.detach()), smooth.detach()), smooth
 
     def _portions(self, view_logits: Tensor) -> Tensor:
         return votes.shares(view_logits.double().softmax(dim=2), self.whole)

@@ -193,7 +193,9 @@ class _Run:
         job, size = self.job, self.micro_size
         order = Stream.of("statistics").permutation(len(job.rows))
         rows = job.rows.cpu()[order[: max(1, min(count, len(order)) // size) * size]]
-        return (batch.images for batch in eval_batches(job.data, size, rows, workers=job.workers))
+        batches = eval_batches(job.data, size, rows, workers=job.workers)
+        stream = Stream.of("statistics", "parts")
+        return (job.method.shown(batch.images, batch.ids, stream) for batch in batches)
 
     # -- reports and files -----------------------------------------------------------------------
 

@@ -35,7 +35,7 @@ class Vigil:
     def name(self) -> str:
         """The probe in words; empty where nothing is watched."""
         job = self._job
-        names = " + ".join(name for name, _ in job.watch.attacks)
+        names = " + ".join(name for name, _ in job.watch.attacks) or "certified"
         return f"{names} at {job.watch.threat}" if job.watch.images else ""
 
     def look(self, network: nn.Module, epoch: int, step: int) -> Iterator[TrainEvent]:

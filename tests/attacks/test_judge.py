@@ -110,7 +110,7 @@ def test_logits_that_are_not_finite_end_the_evaluation():
 def test_the_verdict_is_that_of_the_eager_network():
     oracle = Oracle(FirstPixel(), 16, torch.device("cpu"))
     oracle._free.get()
-    oracle._free.put(lambda images: FirstPixel()(1 - images))
+    oracle._free.put(lambda images: (FirstPixel()(1 - images),) * 2)
     verdict = judge(oracle, Threat.of(2), CLEAN, with_pixels((0, 0)), LABEL)
     assert verdict.fooled.all()
     assert oracle.calls == 0

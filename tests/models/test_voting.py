@@ -61,7 +61,8 @@ def test_the_scores_say_what_the_certificate_says(rule, mirror):
 @torch.no_grad()
 def test_what_a_search_climbs_has_the_argmax_of_the_votes(rule):
     model, images = voting(rule), pictures(40)
-    climbed = model.search(images)
+    climbed, smooth = model.both(images)
+    assert torch.equal(smooth, model.surrogate(images))
     assert climbed.isfinite().all()
     assert torch.equal(climbed.argmax(dim=1), model(images).argmax(dim=1))
     if rule != "soft":  # unlike the votes, it tells apart images whose votes are the same
@@ -131,7 +132,7 @@ def test_an_ablating_classifier_is_a_function_of_the_image():
     assert torch.equal(model(images.flip(0)).flip(0), answer)
     counts = model.counts(images, content_ids(images), range(100), "answer")
     assert torch.equal(answer.argmax(dim=1), counts.argmax(dim=1))
-    assert torch.equal(model.search(images).argmax(dim=1), answer.argmax(dim=1))
+    assert torch.equal(model.both(images)[0].argmax(dim=1), answer.argmax(dim=1))
     signed = torch.where(images < 0.5, torch.zeros(()), images)
     assert torch.equal(content_ids(signed), content_ids(torch.where(signed == 0, -0.0, signed)))
 

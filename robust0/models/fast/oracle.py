@@ -13,9 +13,11 @@ from robust0.errors import EvaluationError, ModelError
 from robust0.models.conduct import answerable, misconduct, unchanged
 from robust0.models.fast.searching import gains, search_copies
 from robust0.models.fast.softplus import QuickSoftplus
+from robust0.models.voting import Certifiable
 
 MIN_ROWS = 16
-Network = Callable[[Tensor], Tensor]
+Answer = tuple[Tensor, Tensor]  # what decides a search, and the smooth logits gradients come from
+Network = Callable[[Tensor], Answer]
 
 
 @contextmanager
@@ -48,6 +50,9 @@ class Oracle:
     Where a copy is quicker than the model (:mod:`robust0.models.fast.searching`) it is copied for a
     single lane too: build the oracle when the weights are final. A model that cannot be copied gets
     one lane.
+
+    A model of integer votes (:class:`~robust0.models.voting.Certifiable`) is judged by its votes;
+    gradients are those of its smooth stand-in; searches compare votes, equal ones by the stand-in.
     """
 
     model: nn.Module
@@ -78,18 +83,18 @@ class Oracle:
                 copies = search_copies(self.model, count, self.search_dtype)
             except (RuntimeError, TypeError, AttributeError, NotImplementedError):
                 self.lanes = 1
-        if self.compiled:
+        if self.compiled and not isinstance(self.model, Certifiable):
             from robust0.models.fast.compiling import compiled  # takes a second to import
 
             # Compiled code keeps nothing between calls; a copy would only be compiled again.
-            return [compiled(copies[0])] * self.lanes
+            return [_twice(compiled(copies[0]))] * self.lanes
         return [_quickened(network) for network in copies]
 
     def exact(self, images: Tensor) -> Tensor:
         """Logits (N, K) of the eager float32 model, for verdicts."""
         with torch.no_grad():
             answers = [
-                self._call(self.model, self.filled(part), None)[: len(part)]
+                self._call(_twice(self.model), self.filled(part), None)[0][: len(part)]
                 for part in images.split(self.rows)
             ]
             return torch.cat(answers)
@@ -97,7 +102,7 @@ class Oracle:
     def logits(self, images: Tensor) -> Tensor:
         """Logits for the search; at most ``rows`` images."""
         with torch.no_grad(), self._lane(gradient=False) as network:
-            return self._call(network, self.filled(images), None)[: len(images)]
+            return self._call(network, self.filled(images), None)[0][: len(images)]
 
     def gradient(
         self, images: Tensor, objective: Callable[[Tensor], Tensor], *, raw: bool = False
@@ -110,11 +115,13 @@ class Oracle:
         count = len(images)
         with torch.enable_grad(), self._lane(gradient=True) as network:
             batch = self.filled(images).detach().requires_grad_()
-            logits = self._call(network, batch, self.search_dtype)[:count]
-            if not logits.requires_grad:
+            logits, smooth = (
+                answer[:count] for answer in self._call(network, batch, self.search_dtype)
+            )
+            if not smooth.requires_grad:
                 return logits, torch.zeros_like(images)
             (slope,) = torch.autograd.grad(
-                objective(logits).sum(), batch, allow_unused=True, materialize_grads=True
+                objective(smooth).sum(), batch, allow_unused=True, materialize_grads=True
             )
         slope = slope[:count].detach()
         return logits.detach(), slope if raw else slope.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
@@ -144,18 +151,30 @@ class Oracle:
             images = images.contiguous(memory_format=torch.channels_last)
         return images
 
-    def _call(self, network: Network, batch: Tensor, dtype: torch.dtype | None) -> Tensor:
+    def _call(self, network: Network, batch: Tensor, dtype: torch.dtype | None) -> Answer:
         casting = torch.autocast(self.device.type, dtype=dtype, enabled=dtype is not None)
         with answerable("in its forward"), unchanged(batch), casting:
-            logits = network(batch)
-        return _checked(logits, self.rows)
+            logits, smooth = network(batch)
+        found = _checked(logits, self.rows)
+        return found, found if smooth is logits else _checked(smooth, self.rows)
 
 
 def _quickened(model: nn.Module) -> Network:
-    def ask(batch: Tensor) -> Tensor:
+    ask = model.both if isinstance(model, Certifiable) else _twice(model)
+
+    def quickly(batch: Tensor) -> Answer:
         with QuickSoftplus():
-            answer: Tensor = model(batch)
-            return answer
+            return ask(batch)
+
+    return quickly
+
+
+def _twice(model: Callable[[Tensor], Tensor]) -> Network:
+    """A network whose gradients are those of its own answer."""
+
+    def ask(batch: Tensor) -> Answer:
+        answer = model(batch)
+        return answer, answer
 
     return ask
 

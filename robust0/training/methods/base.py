@@ -19,6 +19,7 @@ from robust0.training.methods.objectives import Answers, Objective
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from robust0.models.voting import Certifiable
     from robust0.rng import Stream
     from robust0.threats import Threat
     from robust0.training.methods.labels import Forward, Targets
@@ -142,6 +143,19 @@ class Method:
             batch.moment.stream("inner"), batch.moment.coin(), self.threat,
         )  # fmt: skip
         return self.inner(batch.model, lesson)
+
+    def shown(self, images: Tensor, ids: Tensor, stream: Stream) -> Tensor:  # noqa: ARG002
+        """What the network is shown of images; usually the images."""
+        return images
+
+    def classifier(
+        self,
+        network: nn.Module,  # noqa: ARG002
+        image_shape: tuple[int, int, int],  # noqa: ARG002
+        classes: int,  # noqa: ARG002
+    ) -> Certifiable | None:
+        """What is certified after each epoch in place of a probe; None: the network is attacked."""
+        return None
 
     def watched(self) -> InnerAttack | None:
         """The attack that the overfitting watch measures; None where training has none."""

@@ -2,7 +2,8 @@
 
 ``standard`` has no attack. It, ``sparse-at``, ``tradeoff``, ``strades-t``, ``strades-f``
 [Fast-LS, Sec. 5.1] and ``free-at`` [Shafahi19] may each carry ``+s`` (self-adaptive labels), ``+n``
-(sparse noise) or ``+sn``, ``+ls`` (label smoothing) or ``+lsn``.
+(sparse noise) or ``+sn``, ``+ls`` (label smoothing) or ``+lsn``. ``partition-vote``, ``ablation``
+and ``masks`` make classifiers that can be certified; their labels are smoothed.
 """
 
 import difflib
@@ -14,7 +15,10 @@ from typing import Any, Final
 
 from robust0.errors import RecipeError
 from robust0.registry import OWN, Registry, imported, settings_of
-from robust0.training.methods import free_at as free_at  # joins the steps
+from robust0.training.methods import ablation as ablation  # these join the steps
+from robust0.training.methods import free_at as free_at
+from robust0.training.methods import masks as masks
+from robust0.training.methods import partition_vote as partition_vote
 from robust0.training.methods.base import STEPS
 from robust0.training.methods.inner import INNER_ATTACKS
 from robust0.training.methods.labels import LABELS
@@ -57,6 +61,15 @@ _BASES: Final = (
         inner="none", step="free-at",
     ),
 )  # fmt: skip
+# These train on parts of clean images, for classifiers that can be certified.
+_PARTS: Final = tuple(
+    NamedMethod(name, summary, "clean", inner="none", labels="smoothed", step=name)
+    for name, summary in (
+        ("partition-vote", "a network of disjoint views, whose votes can be certified"),
+        ("ablation", "a network of a few random pixels, for randomised ablation"),
+        ("masks", "a network of images with lattices hidden, for double masking"),
+    )
+)
 _SUFFIXES: Final = {
     "": ("", {}),
     "+s": (", self-adaptive labels", {"labels": "self-adaptive"}),
@@ -75,6 +88,7 @@ def methods() -> Mapping[str, NamedMethod]:
         for base in _BASES
         for suffix, (words, parts) in _SUFFIXES.items()
     ]
+    rows += _PARTS
     rows += [point.load() for point in entry_points(group="robust0.methods")]
     return {row.name: row for row in rows}
 

@@ -1,0 +1,112 @@
+# ruff: noqa: ANN401 - timm passes its arguments through entry points
+"""A thin residual network for tiny pictures: views of 4x4 to 11x11 pixels, registered with timm.
+
+Stages of residual blocks of two 3x3 convolutions; each stage but the first halves the map. The
+defaults have 0.6 million weights.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from timm.models import build_model_with_cfg, register_model
+from torch import Tensor, nn
+from torch.nn import functional
+
+from robust0.models.timm_cfg import small_image_cfg
+
+# timm reads this name when it registers the function at the end of this module.
+default_cfgs = {"viewnet": small_image_cfg("linear") | {"input_size": (4, 7, 7)}}
+
+
+class ViewBlock(nn.Module):
+    """Two 3x3 convolutions with batch normalisation beside a shortcut."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(outputs)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(outputs)
+        self.shortcut: nn.Sequential | None = None
+        if stride != 1 or inputs != outputs:
+            self.shortcut = nn.Sequential(
+                nn.Conv2d(inputs, outputs, 1, stride=stride, bias=False), nn.BatchNorm2d(outputs)
+            )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The activated sum."""
+        kept: Tensor = x if self.shortcut is None else self.shortcut(x)
+        inner = functional.relu(self.bn1(self.conv1(x)))
+        out: Tensor = self.bn2(self.conv2(inner))
+        return functional.relu(out + kept)
+
+
+class ViewNet(nn.Module):
+    """Residual blocks over a tiny picture, any size."""
+
+    def __init__(
+        self,
+        num_classes: int = 10,
+        in_chans: int = 4,
+        widths: Sequence[int] = (64, 128),
+        depths: Sequence[int] = (1, 2),
+        drop_rate: float = 0.0,
+    ) -> None:
+        super().__init__()
+        if len(widths) != len(depths) or not widths:
+            raise ValueError("widths and depths need one number per stage")
+        self.num_classes, self.in_chans, self.drop_rate = num_classes, in_chans, drop_rate
+        self.conv1 = nn.Conv2d(in_chans, widths[0], 3, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(widths[0])
+        inputs = widths[0]
+        stages = []
+        for number, (width, depth) in enumerate(zip(widths, depths, strict=True)):
+            blocks = [
+                ViewBlock(inputs if block == 0 else width, width, 2 if number and not block else 1)
+                for block in range(depth)
+            ]
+            stages.append(nn.Sequential(*blocks))
+            inputs = width
+        self.stages = nn.Sequential(*stages)
+        self.num_features = self.head_hidden_size = inputs
+        self.linear = _classifier(inputs, num_classes)
+
+    @torch.jit.ignore  # type: ignore[untyped-decorator]
+    def get_classifier(self) -> nn.Module:
+        """The last layer."""
+        return self.linear
+
+    def reset_classifier(self, num_classes: int, global_pool: str | None = None) -> None:
+        """Replace the last layer by a fresh one for ``num_classes`` classes."""
+        if global_pool not in (None, "avg"):
+            raise ValueError(f"global_pool is always 'avg' here, got {global_pool!r}")
+        self.num_classes = num_classes
+        self.linear = _classifier(self.num_features, num_classes).to(self.conv1.weight.device)
+
+    def forward_features(self, x: Tensor) -> Tensor:
+        """The activated feature map."""
+        features: Tensor = self.stages(functional.relu(self.bn1(self.conv1(x))))
+        return features
+
+    def forward_head(self, x: Tensor, *, pre_logits: bool = False) -> Tensor:
+        """Logits, or the pooled features before the last layer."""
+        x = x.mean(dim=(2, 3))
+        if self.drop_rate:
+            x = functional.dropout(x, self.drop_rate, training=self.training)
+        logits: Tensor = x if pre_logits else self.linear(x)
+        return logits
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits (B, K)."""
+        return self.forward_head(self.forward_features(x))
+
+
+def _classifier(features: int, num_classes: int) -> nn.Module:
+    return nn.Linear(features, num_classes) if num_classes > 0 else nn.Identity()
+
+
+@register_model
+def viewnet(*, pretrained: bool = False, **arguments: Any) -> nn.Module:
+    """A thin residual network for views of an image."""
+    return build_model_with_cfg(ViewNet, "viewnet", pretrained, **arguments)
