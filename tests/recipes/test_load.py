@@ -27,7 +27,8 @@ def message(path, *overrides, model=None):
 
 
 def test_the_shipped_recipes():
-    assert list_recipes() == (*PAPER, "quick", "quick-gtsrb")
+    certified = ("votes-few", "votes-gtsrb", "votes-many")
+    assert list_recipes() == (*PAPER, "masks", "quick", "quick-gtsrb", *certified)
 
 
 @pytest.mark.parametrize("model", MODELS)
