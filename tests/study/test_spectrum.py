@@ -11,7 +11,7 @@ from robust0.study.spectrum import spectral_density, top_eigenpairs
 from robust0.study.weights import flat, random_vector, shaped, trainable
 from tests.study.tiny import images_and_labels, tiny_network
 
-SPECTRUM = torch.cat([torch.linspace(50, 100, 10), torch.linspace(-2, 2, 390)]).double()
+SPECTRUM = torch.cat([torch.linspace(50, 100, 10), torch.linspace(-2, 2, 190)]).double()
 
 
 class Quadratic(nn.Module):
@@ -72,14 +72,14 @@ def test_a_search_that_may_cost_little_says_what_it_did_not_find():
     assert len(found.values) < found.asked == 10
 
 
-@pytest.mark.parametrize(("count", "products"), [(0, 60), (400, 600), (10, 40)])
+@pytest.mark.parametrize(("count", "products"), [(0, 60), (200, 600), (10, 40)])
 def test_what_cannot_be_found_is_refused(count, products):
     with pytest.raises(RecipeError):
         top_eigenpairs(Quadratic().hessian(), count, products=products)
 
 
 def test_a_small_network_agrees_with_its_dense_hessian():
-    network = tiny_network()
+    network = tiny_network(2)
     images, labels = images_and_labels(7)
     dense = dense_hessian(network, images, labels).double()
     hessian = Hessian(network, images, labels, chunk=3)
@@ -131,9 +131,9 @@ def test_a_density_integrates_to_one_and_has_the_moments_of_its_spectrum():
     assert np.trapezoid(curve, grid) == pytest.approx(1, abs=1e-3)
     nodes, weights = np.array(density.nodes), np.array(density.weights)
     assert nodes.max() == pytest.approx(100, rel=0.01)
-    assert nodes @ weights == pytest.approx(SPECTRUM.mean().item(), abs=0.6)
-    above = weights[nodes > 25].sum()  # ten eigenvalues of four hundred
-    assert above == pytest.approx(10 / 400, abs=0.01)
+    assert nodes @ weights == pytest.approx(SPECTRUM.mean().item(), abs=1.5)
+    above = weights[nodes > 25].sum()  # ten eigenvalues of two hundred
+    assert above == pytest.approx(10 / 200, abs=0.02)
 
 
 def test_as_many_steps_as_weights_give_the_spectrum_itself():
