@@ -20,6 +20,7 @@ from robust0.cli.study_options import (
     Model,
     Models,
     Second,
+    SecondOrAudit,
     Seed,
     Split,
     StudyOut,
@@ -145,7 +146,7 @@ def landscape(
 def overlap(
     models: Model = None,
     attack: Attack = "training",
-    against: Second = "guided-swap",
+    against: SecondOrAudit = None,
     audit: Audit = None,
     images: Images = 200,
     split: Split = SplitName.TEST,
@@ -166,6 +167,12 @@ def overlap(
 
     robust0 study overlap MODEL --against sparse-rs
     """
+    from robust0.errors import RecipeError
+
+    if audit is not None and against is not None:
+        raise RecipeError(
+            "--against and --audit both name the second attack", "leave out one of them"
+        )
 
     def job(scope: "StudyScope") -> "StudyJob":
         from robust0.study.attack_jobs import overlap_job
@@ -173,8 +180,8 @@ def overlap(
         return overlap_job(scope)
 
     asked = asked_for(
-        models, (attack,) if audit else (attack, against), images, split, eps, unit, effort, data,
-        data_dir, factory, seed, audit=audit, against_audit=audit is not None,
+        models, (attack,) if audit else (attack, against or "guided-swap"), images, split, eps,
+        unit, effort, data, data_dir, factory, seed, audit=audit, against_audit=audit is not None,
     )  # fmt: skip
     run_part("overlap", asked, job, out, device, form)
 
@@ -264,7 +271,7 @@ def gradients(
 @app.command()
 def training(
     runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN...", help="Run directories of robust0 harden.")
+        list[Path], typer.Argument(metavar="RUN", help="Run directories of robust0 harden.")
     ],
     out: StudyOut = None,
     form: Form = OutputFormat.AUTO,

@@ -14,17 +14,21 @@ _ATTACK = (
 )
 Models = Annotated[
     list[str] | None,
-    typer.Argument(metavar="MODEL...", help="Checkpoints, run directories or zoo ids."),
+    typer.Argument(metavar="MODEL", help="Checkpoints, run directories or zoo ids."),
 ]
 Model = Annotated[
     list[str] | None,
-    typer.Argument(metavar="MODEL...", help="A checkpoint, a run directory or a zoo id; several."),
+    typer.Argument(metavar="MODEL", help="A checkpoint, a run directory or a zoo id; several."),
 ]
 Attacks = Annotated[
     list[str] | None, typer.Option("--attack", help=f"{_ATTACK}. Default: training. Repeatable.")
 ]
 Attack = Annotated[str, typer.Option("--attack", help=f"{_ATTACK}.")]
 Second = Annotated[str, typer.Option("--against", help="The second attack; as --attack.")]
+SecondOrAudit = Annotated[
+    str | None,
+    typer.Option("--against", help="The second attack; as --attack. Default: guided-swap."),
+]
 Eps = Annotated[
     int | None, typer.Option(min=1, help="Budget of all attacks; default: the model's own.")
 ]

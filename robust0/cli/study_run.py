@@ -64,7 +64,11 @@ def finish(job: "StudyJob", out: Path | None, form: OutputFormat) -> None:
     with study_folder(out, job.part) as folder:
         with study_view() as view:
             said = {"command": ["robust0", *sys.argv[1:]]}
-            document = run_study(job, folder, view.show, said)
+            try:
+                document = run_study(job, folder, view.show, said)
+            except KeyboardInterrupt:
+                note(f"what is finished is kept: the same command with -o {folder} goes on")
+                raise
         written = [folder / f"{job.part}.json", *draw(document, folder)]
         page = write_page(folder)
     table(title_of(job.part), rows_of(document), form)

@@ -103,6 +103,10 @@ def test_parts_in_one_folder_share_a_page(place):
             "its forward must return one row of class logits",
         ),
         (["overlap", "a.safetensors", *COMMON, "--audit", "nowhere"], "no run directory"),
+        (
+            ["overlap", "a.safetensors", *COMMON, "--audit", "x", "--against", "saif"],
+            "leave out one of them",
+        ),
         (["training", "nowhere"], "holds no training run"),
     ],
 )  # fmt: skip
