@@ -62,7 +62,7 @@ from robust0.threats import Threat
 ROWS = 48  # as an audit of 200 images has
 PRECISION = search_precision("auto", torch.device("cpu"))
 DEFAULT = torch.bfloat16 if PRECISION == "bf16" else None
-THEIR_BATCH = 500  # of the released evaluation (ALGORITHMS 2.6)
+THEIR_BATCH = 500  # of the released evaluation
 THREAT = Threat.of(20)
 SAA: tuple[tuple[str, Attack[Any]], ...] = (
     ("sparse-pgd-p", SparsePGD(steps=100, projected=True)),

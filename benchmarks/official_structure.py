@@ -1,4 +1,4 @@
-"""sAA laid out as the released code is described (ALGORITHMS 2, 3, 7), for comparison only.
+"""sAA laid out as the code of [Zhong24] is laid out, for comparison only.
 
 Parameter gradients in every backward, a full sort for each of three projections, rows dropped by
 boolean indexing whenever one falls, one Python loop over images per random-search query, contiguous
