@@ -92,7 +92,7 @@ def prepare(
     job = build_training(resolved, request)
     plan = None
     if not resuming:
-        check_model(job.network, job.data, TRIAL_ROWS, device)
+        check_model(job.whole(), job.data, TRIAL_ROWS, device)
         plan = rehearse(job, world.size)
     return Prepared(job, resolved, options, resuming, plan)
 

@@ -64,6 +64,11 @@ class TrainJob:
     notes: tuple[str, ...]
     keep_epochs: bool = False  # a checkpoint after every epoch
 
+    def whole(self) -> nn.Module:
+        """What classifies images: the network, or the classifier around it."""
+        shape, classes = self.data.image_shape, len(self.data.class_names)
+        return self.method.classifier(self.network, shape, classes) or self.network
+
 
 @dataclass(frozen=True, slots=True)
 class Timetable:

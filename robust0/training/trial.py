@@ -22,7 +22,8 @@ def rehearse(job: TrainJob, processes: int) -> TrainPlanned:
     """What a run will cost; refuses a network that cannot be trained on these images."""
     times, attacks = timetable(job, processes), [attack for _, attack in job.watch.attacks]
     shape, classes = job.data.image_shape, len(job.data.class_names)
-    passes = sum(attack.passes(job.watch.threat, shape, classes) for attack in attacks)
+    # Where there is no attack, accuracy is proved by classifying once.
+    passes = sum(attack.passes(job.watch.threat, shape, classes) for attack in attacks) or 1
     looks = -(-times.epochs // job.watch.every) + job.fine_tunes
     forward = _seconds_per_forward(job)
     step = _seconds_per_image(job)
@@ -41,11 +42,11 @@ def rehearse(job: TrainJob, processes: int) -> TrainPlanned:
 
 
 def _seconds_per_forward(job: TrainJob) -> float:
-    images = job.data.images(job.rows[:ROWS])
-    with frozen(job.network), torch.no_grad():
-        job.network(images)
+    images, network = job.data.images(job.rows[:ROWS]), job.whole()
+    with frozen(network), torch.no_grad():
+        network(images)
         begun = time.perf_counter()
-        job.network(images).sum().item()
+        network(images).sum().item()
     return (time.perf_counter() - begun) / len(images)
 
 
