@@ -18,14 +18,17 @@ from pydantic import ValidationError
 
 from robust0.auditing.finish import report_text
 from robust0.auditing.rundata import RunData, read_run
+from robust0.commands.zoo_certificate import published_radii, read_publishable
 from robust0.errors import ZooError
 from robust0.files import atomic, write_text
 from robust0.gate.baseline import Baseline, of_run
 from robust0.gate.baseline import write as write_verdicts
+from robust0.gate.certified import write_certificate_baseline
 from robust0.models.checkpoint import Metadata, read_metadata
 from robust0.records import Report
 from robust0.zoo.cards import Card, Index, IndexEntry, card_text, is_id, is_web, measured
 from robust0.zoo.documents import write_yaml
+from robust0.zoo.proved import proved
 from robust0.zoo.roots import INDEX
 
 MOST_BYTES = 4_000_000  # of weights that lie beside their card
@@ -42,6 +45,7 @@ class Publication:
     licence: str = "MIT"
     external: str | None = None  # where the weights are, if not beside the card
     command: str | None = None  # that trained the model
+    certificate: Path | None = None  # its run directory
 
 
 def add(run: Path, audit: Path, folder: Path, said: Publication) -> Card:
@@ -61,6 +65,9 @@ def add(run: Path, audit: Path, folder: Path, said: Publication) -> Card:
         raise ZooError(f"{folder} already has {name}", "choose another --id, or remove that card")
     _check_size(weights, said.external)
     report, verdicts = _published(made, name)
+    proof = (
+        None if said.certificate is None else read_publishable(said.certificate, digest, weights)
+    )
     facts = {
         "id": name,
         "title": said.title or _title(known),
@@ -73,12 +80,16 @@ def add(run: Path, audit: Path, folder: Path, said: Publication) -> Card:
     }
     with tempfile.TemporaryDirectory() as scratch:
         # Everything is made and checked before the zoo is touched.
-        card = _card(known, facts | _papers(Path(scratch), name, report, verdicts))
+        facts |= _papers(Path(scratch), name, report, verdicts)
+        if proof is not None:
+            radii = Path(scratch, f"{name}.radii.json")
+            write_certificate_baseline(radii, published_radii(proof, name))
+            facts["certificate"] = proved(proof.report.results, radii.name, _digest(radii))
+        card = _card(known, facts)
         _check_card(card, report)
-        files = {
-            card.report: Path(scratch, card.report),
-            card.verdicts: Path(scratch, card.verdicts),
-        }
+        kept = [card.report, card.verdicts]
+        kept += [] if card.certificate is None else [card.certificate.radii]
+        files = {file: Path(scratch, file) for file in kept}
         if said.external is None:
             files[card.source] = weights
         _install(folder, card, files)

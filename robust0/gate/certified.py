@@ -16,7 +16,7 @@ from robust0.errors import EvaluationError, RecipeError, RunError
 from robust0.files import write_text
 from robust0.gate.decide import Policy, floor_check, paired_check
 from robust0.gate.metrics import Floor, Metric
-from robust0.proofs import CertificateResults, CertifySettings
+from robust0.proofs import CertificateResults, CertifySettings, Proof
 from robust0.records import CLEAN, Accuracy, Frozen, Subject
 from robust0.wording import certificate_meaning, tidy
 
@@ -59,18 +59,25 @@ def of_certificate(run: CertificateRun) -> CertificateBaseline:
     """A certificate as a baseline; refuses one that an attack has broken."""
     results = run.report.results
     refuse_broken(results)
+    return of_proofs(results.subject, results.settings, run.proofs)
+
+
+def of_proofs(
+    subject: Subject, settings: CertifySettings, proofs: Sequence[Proof]
+) -> CertificateBaseline:
+    """The radii that proofs say."""
     return CertificateBaseline(
         robust0=__version__,
-        subject=results.subject,
-        settings=results.settings,
-        ids=tuple(proof.image for proof in run.proofs),
-        labels=tuple(proof.label for proof in run.proofs),
+        subject=subject,
+        settings=settings,
+        ids=tuple(proof.image for proof in proofs),
+        labels=tuple(proof.label for proof in proofs),
         radii={
             name: tuple(
                 proof.answers[name].radius if proof.answers[name].certified(proof.label, 0) else -1
-                for proof in run.proofs
+                for proof in proofs
             )
-            for name in results.settings.classifiers
+            for name in settings.classifiers
         },
     )
 

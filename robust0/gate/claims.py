@@ -82,20 +82,20 @@ def compare(stored: Baseline, again: Baseline) -> Comparison:
     """Stored verdicts against those of an audit of some or all of the same images."""
     place = {image: row for row, image in enumerate(stored.ids)}
     rows = [place[image] for image in again.ids]
-    lines = [_line(CLEAN, 0, _at(stored.clean, rows), again.clean)]
+    lines = [claim_line(CLEAN, 0, _at(stored.clean, rows), again.clean)]
     singles = [lines[0]]
     for fresh in again.budgets:
         known = stored.at(fresh.budget)
         if known is None:
             continue
         for name, bits in fresh.robust.items():
-            line = _line(name, fresh.budget, _at(known.robust[name], rows), bits)
+            line = claim_line(name, fresh.budget, _at(known.robust[name], rows), bits)
             lines.append(line)
             singles.append(line)
         for name in fresh.ensembles:
             if name in known.ensembles:
                 claimed = _at(known.union(name), rows)
-                lines.append(_line(name, fresh.budget, claimed, fresh.union(name)))
+                lines.append(claim_line(name, fresh.budget, claimed, fresh.union(name)))
     return Comparison(
         tuple(lines),
         verdicts=sum(line.images for line in singles),
@@ -103,7 +103,8 @@ def compare(stored: Baseline, again: Baseline) -> Comparison:
     )
 
 
-def _line(name: str, budget: Amount, claimed: str, found: str) -> Line:
+def claim_line(name: str, budget: Amount, claimed: str, found: str) -> Line:
+    """One number from a digit per image: what was claimed, and what was found."""
     pairs = list(zip(claimed, found, strict=True))
     return Line(
         name=name,

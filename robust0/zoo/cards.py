@@ -8,37 +8,36 @@ import datetime
 import ipaddress
 import re
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field
 
 from robust0 import upgrades
 from robust0.errors import ZooError
 from robust0.records import Accuracy, Amount, Frozen, Report, Unit
 from robust0.zoo.documents import read_yaml, write_yaml
+from robust0.zoo.proved import Proved
+from robust0.zoo.scores import (
+    FILE,
+    Hash,
+    JsonName,
+    Name,
+    RobustScore,
+    Scalar,
+    Score,
+    Text,
+    Whole,
+    percents,
+)
 
 ID = r"^[a-z0-9][a-z0-9._-]{0,99}$"
 _RESERVED = {"index"}  # index.yaml lists the cards
-_FILE = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,120}"
 _MAX_WEIGHTS = 1 << 40
 
 
-def _printable(text: str) -> str:
-    """Refuse control characters: these strings are shown in terminals."""
-    if not text.isprintable():
-        raise ValueError("must be printable text on one line")
-    return text
-
-
-def _one_decimal(value: float) -> float:
-    if round(value, 1) != value:
-        raise ValueError("must be percent with one decimal")
-    return value
-
-
 def _source(text: str) -> str:
-    if not re.fullmatch(_FILE[1:] + r"\.safetensors", text) and not is_web(text):
+    if not re.fullmatch(FILE[1:] + r"\.safetensors", text) and not is_web(text):
         raise ValueError("must be the name of a .safetensors file beside the card, or an https URL")
     return text
 
@@ -77,45 +76,11 @@ def _id(text: str) -> str:
     return text
 
 
-Text = Annotated[str, Field(min_length=1, max_length=2000), AfterValidator(_printable)]
-Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_printable)]
-Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-JsonName = Annotated[str, Field(pattern=_FILE + r"\.json$")]
-Percent = Annotated[float, Field(ge=0, le=100), AfterValidator(_one_decimal)]
-Whole = Annotated[int, Field(ge=0, lt=2**63)]
-Scalar = bool | int | float | Name | None
-
-
 class CardBudget(Frozen):
     """How much of an image may change."""
 
     unit: Unit
     amount: Annotated[int, Field(ge=1, le=2**31)]
-
-
-class Score(Frozen):
-    """An accuracy in percent with its 95 % Wilson interval."""
-
-    percent: Percent
-    low: Percent
-    high: Percent
-
-    @model_validator(mode="after")
-    def _ordered(self) -> Self:
-        if not self.low <= self.percent <= self.high:
-            raise ValueError("must lie in its own interval")
-        return self
-
-
-class Condition(Frozen):
-    """Under which attack or ensemble, and at which budget."""
-
-    name: Name
-    budget: Whole
-
-
-class RobustScore(Score, Condition):
-    """Accuracy under one attack, or under all of an ensemble (saa, worst-case), at a budget."""
 
 
 class Measured(Frozen):
@@ -162,6 +127,7 @@ class Card(Frozen):
     verdicts: JsonName
     verdicts_sha256: Hash
     audit: Measured
+    certificate: Proved | None = Field(None, description="of a classifier that can be certified")
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, allow_inf_nan=False, populate_by_name=True
@@ -236,18 +202,13 @@ def measured(report: Report, threads: int) -> Measured:
         threads=threads,
         versions={key: report.run.versions[key] for key in ("robust0", "torch")
                   if key in report.run.versions},
-        clean=Score(**_percents(results.clean)),
+        clean=Score(**percents(results.clean)),
         robust=tuple(
-            RobustScore(name=name, budget=budget, **_percents(robust))
+            RobustScore(name=name, budget=budget, **percents(robust))
             for budget, name, robust in rows
             if robust is not None  # in a cascade attacks have none of their own
         ),
     )  # fmt: skip
-
-
-def _percents(accuracy: Accuracy) -> dict[str, float]:
-    shares = {"percent": accuracy.share, "low": accuracy.low, "high": accuracy.high}
-    return {key: float(f"{100 * share:.1f}") for key, share in shares.items()}
 
 
 def _differences(where: str, expected: Measured, got: Measured) -> list[str]:

@@ -83,14 +83,16 @@ def weights(found: Found) -> Bringing:
     return found.root.bring(wanted)
 
 
-def attachment(found: Found, kind: Literal["report", "verdicts"]) -> Bringing:
-    """The report or the verdicts behind a card."""
+def attachment(found: Found, kind: Literal["report", "verdicts", "radii"]) -> Bringing:
+    """The report, the verdicts or the certified radii behind a card."""
     card = found.card
-    file, digest = (
-        (card.report, card.report_sha256)
-        if kind == "report"
-        else (card.verdicts, card.verdicts_sha256)
-    )
+    files = {
+        "report": (card.report, card.report_sha256),
+        "verdicts": (card.verdicts, card.verdicts_sha256),
+    }
+    if card.certificate is not None:
+        files["radii"] = (card.certificate.radii, card.certificate.radii_sha256)
+    file, digest = files[kind]
     return found.root.bring(
         ZooFile(
             file=file, model=card.id, local=f"{card.id}.{kind}.json", sha256=digest, limit=MAX_JSON

@@ -23,9 +23,10 @@ from robust0.events import Transfer
 from robust0.files import at_home
 from robust0.records import Frozen
 from robust0.resources import cache_dir, config_file, shipped
-from robust0.zoo.cards import Hash, Index, Name, is_id, is_web
+from robust0.zoo.cards import Index, is_id, is_web
 from robust0.zoo.documents import MAX_YAML, read_yaml
 from robust0.zoo.hub import download
+from robust0.zoo.scores import Hash, Name
 
 INDEX = "index.yaml"
 SHIPPED = "shipped"
