@@ -68,6 +68,8 @@ def build_training(resolved: Resolved, request: TrainRequest) -> TrainJob:
     fingerprint = data.subset(rows).fingerprint
     defended = threat_of(recipe.threat)
     budgets = f"trained against {threat}, evaluated at {defended}"
+    if isinstance(spec.step, PartStep):  # no attack is part of it
+        budgets, threat = f"certified at {defended}", defended
     return TrainJob(
         title=f"{network.name} · {spec.method} · {data.name}, {side(data)} images · {budgets}",
         folder=request.folder,
