@@ -64,16 +64,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from robust0.attacks import (
-    SAIF,
-    Attack,
-    GuidedSwap,
-    SigmaZero,
-    SparsePGD,
-    SparseRS,
-    guided_swap,
-    swaps,
-)
+from robust0.attacks import SAIF, Attack, GuidedSwap, SigmaZero, SparsePGD, SparseRS, guided_swap
 from robust0.attacks.engine import Outcome, Waiting, search
 from robust0.data.datasets import open_dataset
 from robust0.models.checkpoint import load
@@ -139,15 +130,14 @@ def variants() -> Iterator[tuple[str, dict[str, Any], dict[str, float]]]:
 @contextmanager
 def replaced(constants: dict[str, float]) -> Iterator[None]:
     """Other module constants inside."""
-    homes = {name: swaps if hasattr(swaps, name) else guided_swap for name in constants}
-    before = {name: getattr(home, name) for name, home in homes.items()}
+    before = {name: getattr(guided_swap, name) for name in constants}
     for name, value in constants.items():
-        setattr(homes[name], name, value)
+        setattr(guided_swap, name, value)
     try:
         yield
     finally:
         for name, value in before.items():
-            setattr(homes[name], name, value)
+            setattr(guided_swap, name, value)
 
 
 def correct_training_images(model: nn.Module, count: int) -> tuple[Tensor, Tensor]:

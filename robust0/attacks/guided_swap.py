@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from annotated_types import Ge, Gt, Le
 
-from robust0.attacks.base import Attack, Configured, Efforts, Reply, Rows, begin
-from robust0.attacks.moves import bits_of, corner_colours, gumbel, other_colours, pick, put, ranks
-from robust0.attacks.swaps import (
-    GuidedSwapState,
-    blind_share,
-    exchange,
-    keep_record,
-    learn,
-    look,
+from robust0.attacks.base import Attack, Configured, Efforts, Reply, Rows, State, begin
+from robust0.attacks.moves import (
+    bits_of,
+    corner_colours,
+    deviation,
+    gumbel,
+    other_colours,
+    pick,
+    put,
+    ranks,
 )
 from robust0.lazy import torch
 from robust0.losses import margin
@@ -28,13 +29,37 @@ if TYPE_CHECKING:
     from robust0.threats import Threat
 
 _SHORTEST = 256  # shortlisted sites, or four times the budget if that is more
+_MEMORY = 0.7  # of what trials taught about a site, kept at each look
 _SHRINK = 1  # moves shrink with this power of the budget left
-_FEW = 2  # sites up to which all corners of promising sites are tried
-_VALUES = 4  # the most that a site may have for that
-_PAIR = 2  # sites that the widest move swaps at least, beyond those few
-_LEAST = 0.05  # share of either sort of moves, so that its record is never forgotten
-_BELIEF = 5.0  # trials that the first record counts for
-_RATE = 0.02  # part of the margin that a trial is expected to gain at first
+
+
+@dataclass(slots=True, kw_only=True)
+class GuidedSwapState(State):
+    """The incumbent, the move under trial and what the last look at the incumbent told.
+
+    The incumbent is a list of exactly k sites and their colours; a move puts a site and a colour
+    into some of its slots. Gains are first-order falls of the margin.
+    """
+
+    sites: Tensor  # (B, k) distinct
+    colours: Tensor  # (B, g, k)
+    margin: Tensor  # (B,) of the incumbent
+    move_slots: Tensor  # (B, Q) distinct
+    move_sites: Tensor  # (B, Q)
+    move_colours: Tensor  # (B, g, Q)
+    move_entries: Tensor  # (B, Q) where in the shortlist its sites come from
+    guided: Tensor  # (B,) bool: they do come from there
+    return_gain: Tensor  # (B, k) of giving back a used site
+    recolour_gain: Tensor  # (B, k) of giving a used site its best corner
+    best_colours: Tensor  # (B, g, k)
+    free_sites: Tensor  # (B, L) the most promising free sites
+    free_gain: Tensor  # (B, L) of painting one with its best corner
+    free_colours: Tensor  # (B, g, L)
+    surprise: Tensor  # (B, S) what trials found painting a site to gain beyond first order
+    tried: Tensor  # (B, k, L / 8) bits: this entry alone in this slot, since the last look
+    spread: Tensor  # (B, 2) standard deviation of the gains of painting and of giving back
+    looking: Tensor  # (B,) bool: the next query is a look at the incumbent
+    spent: Tensor  # (B,) forward-equivalents
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,12 +70,10 @@ class GuidedSwap(Attack[GuidedSwapState]):
     free site painted with its best corner, every used site given back and every used site
     recoloured. Moves are drawn by these scores under Gumbel noise and tried with one forward each,
     until one lowers the margin; then the attack looks again. Every trial corrects the scores of the
-    sites it moved by what the margin really did. A share of the moves ignores the scores: it
-    follows what guided and blind moves of late have gained in this image, so that a gradient that
-    misleads is soon disbelieved; the larger it is, the more moves are kept before the next look.
-    No single swap is tried twice at the same incumbent; where all that the shortlist offers a slot
-    have failed, sites are drawn from the whole image. At one or two sites of few values the
-    shortlist has every corner of its sites, and moves are made in the order of their scores.
+    sites it moved by what the margin really did, so that a gradient that lies is soon disbelieved,
+    and a share of the moves ignores the scores altogether. No single swap is tried twice at the
+    same incumbent; where all that the shortlist offers a slot have failed, sites are drawn from the
+    whole image.
 
     It starts from the k sites of the largest first-order gain at the clean image. Every image asked
     about differs from the clean one in at most k sites, each of a corner colour. Where k covers the
@@ -58,7 +81,7 @@ class GuidedSwap(Attack[GuidedSwapState]):
     """
 
     kind: ClassVar[str] = "guided-swap"
-    revision: ClassVar[int] = 2
+    revision: ClassVar[int] = 1
     mixed: ClassVar[bool] = True
     efforts: ClassVar[Efforts] = {
         "smoke": {"forwards": 40},
@@ -73,7 +96,7 @@ class GuidedSwap(Attack[GuidedSwapState]):
         0.3, "noise on the scores of moves, in their standard deviations"
     )
     explore: Annotated[float, Ge(0), Le(1)] = setting(
-        0.1, "share of the moves that ignore the scores at first; then it follows what they gain"
+        0.1, "share of the moves that ignore the scores"
     )
     recolour: Annotated[float, Ge(0), Le(1)] = setting(0.1, "share of the moves that only recolour")
     widest: Annotated[float, Gt(0), Le(1)] = setting(0.2, "largest move, as a share of the budget")
@@ -88,10 +111,8 @@ class GuidedSwap(Attack[GuidedSwapState]):
         count, groups, all_sites = clean.shape
         k = rows.k
         free = all_sites - k
-        wide = min(max(int(self.widest * k), 1 if k <= _FEW else _PAIR), free or k)
+        wide = min(max(int(self.widest * k), 1), free or k)
         short = max(wide, min(free, max(_SHORTEST, 4 * k)))
-        if _corners(k, groups, all_sites) > 1:
-            wide, short = 1, min(all_sites, _SHORTEST) << groups
 
         def zeros(*shape: int, dtype: torch.dtype = clean.dtype) -> Tensor:
             return torch.zeros(count, *shape, dtype=dtype, device=clean.device)
@@ -116,8 +137,6 @@ class GuidedSwap(Attack[GuidedSwapState]):
             surprise=zeros(all_sites),
             tried=zeros(k, -(-short // 8), dtype=torch.uint8),
             spread=zeros(2),
-            record=torch.tensor(_prior(self.explore), device=clean.device).repeat(count, 1, 1),
-            kept=torch.zeros_like(rows.ids),
             looking=torch.ones_like(rows.ids, dtype=torch.bool),
             spent=torch.zeros_like(rows.ids),
         )
@@ -140,22 +159,19 @@ class GuidedSwap(Attack[GuidedSwapState]):
         """Learn from a look, or keep a trial that lowered the margin; then draw the next move."""
         gap = margin(reply.logits, state.labels)
         state.step = state.step + 1
-        k, (groups, count) = state.sites.shape[1], state.clean.shape[1:]
-        corners = _corners(k, groups, count)
         if reply.gradient is None:
-            fall = torch.where(gap.isfinite(), state.margin - gap, 0.0)
-            learn(state, fall, every=corners > 1)
+            self._learn(state, torch.where(gap.isfinite(), state.margin - gap, 0.0))
             better = gap < state.margin
-            keep_record(state, fall)
-            exchange(state, better)
+            moved = state.sites.scatter(1, state.move_slots, state.move_sites)
+            painted = put(state.colours, state.move_slots, state.move_colours)
+            state.sites = torch.where(better[:, None], moved, state.sites)
+            state.colours = torch.where(better[:, None, None], painted, state.colours)
             state.margin = torch.where(better, gap, state.margin)
-            share = self._share(state)
-            due = state.kept * (1 - share) >= share
-            state.looking = better & (due if corners == 1 else state.kept > 0)
+            state.looking = better
             state.spent = state.spent + 1
         else:
             first = state.step == 1
-            look(state, reply.gradient, first, corners)
+            self._look(state, reply.gradient, first)
             # What the first look chose has not been seen yet; later ones have, as trials, and are
             # compared with trials: a call with a gradient may round differently.
             known = first | state.margin.isfinite()
@@ -165,22 +181,75 @@ class GuidedSwap(Attack[GuidedSwapState]):
         self._propose(state)
         return state.spent + 1 + state.looking > self.forwards
 
+    def _learn(self, state: GuidedSwapState, fall: Tensor) -> None:
+        """Correct the gains of the sites in a trial until their sum is what the margin did."""
+        slots, entries = state.move_slots, state.move_entries
+        old_sites, old_colours = state.sites.gather(1, slots), pick(state.colours, slots)
+        swapped = state.move_sites != old_sites
+        dressed = ~swapped & (state.move_colours == pick(state.best_colours, slots)).all(dim=1)
+        dressed = dressed & (state.move_colours != old_colours).any(dim=1)
+        painted = swapped & state.guided[:, None]
+        terms = torch.stack([swapped, painted, dressed])
+        gains = torch.stack(
+            [
+                state.return_gain.gather(1, slots),
+                state.free_gain.gather(1, entries),
+                state.recolour_gain.gather(1, slots),
+            ]
+        )
+        missing = fall - gains.double().where(terms, 0).sum(dim=(0, 2))
+        share = (missing / terms.sum(dim=(0, 2)).clamp(min=1)).float()
+        returned, added, recoloured = share[:, None] * terms
+        state.return_gain = state.return_gain.scatter_add(1, slots, returned)
+        state.recolour_gain = state.recolour_gain.scatter_add(1, slots, recoloured)
+        state.free_gain = state.free_gain.scatter_add(1, entries, added)
+        # What a site is worth stays with it: giving it back costs what painting it gains.
+        state.surprise = state.surprise.scatter_add(1, state.move_sites, added)
+        state.surprise = state.surprise.scatter_add(1, old_sites, -returned)
+        alone = (swapped.sum(dim=1) == 1) & painted[:, 0]
+        bits = state.tried.flatten(1)
+        place = slots[:, :1] * state.tried.shape[2] + entries[:, :1] // 8
+        new = (alone[:, None].to(torch.uint8) << entries[:, :1] % 8).to(torch.uint8)
+        bits = bits.scatter(1, place, bits.gather(1, place) | new)
+        state.tried = bits.view_as(state.tried)
+
+    def _look(self, state: GuidedSwapState, slope: Tensor, first: Tensor) -> None:
+        """Score every way to change the incumbent; rows at their first look choose one."""
+        k, short = state.sites.shape[1], state.free_sites.shape[1]
+        paint = torch.maximum(slope * (1 - state.clean), -slope * state.clean).sum(dim=1)
+        used = torch.zeros_like(paint, dtype=torch.bool).scatter_(1, state.sites, value=True)
+        state.surprise = _MEMORY * state.surprise
+        gain = (paint + state.surprise).masked_fill(used & ~first[:, None], -torch.inf)
+        top = gain.topk(max(k, short), dim=1)
+        corner = (pick(slope, top.indices) > 0).to(slope.dtype)
+        state.free_sites = top.indices[:, :short]
+        state.free_gain = top.values[:, :short]
+        state.free_colours = corner[:, :, :short]
+        state.sites = torch.where(first[:, None], top.indices[:, :k], state.sites)
+        state.colours = torch.where(first[:, None, None], corner[:, :, :k], state.colours)
+        here, clean = pick(slope, state.sites), pick(state.clean, state.sites)
+        state.best_colours = (here > 0).to(slope.dtype)
+        state.recolour_gain = (here * (state.best_colours - state.colours)).sum(dim=1)
+        back = (here * (clean - state.colours)).sum(dim=1)
+        state.return_gain = back - state.surprise.gather(1, state.sites)
+        deviations = deviation(paint, ~used), deviation(back, torch.ones_like(state.sites))
+        state.spread = torch.stack(deviations, dim=1)
+        state.tried = torch.zeros_like(state.tried)
+
     def _propose(self, state: GuidedSwapState) -> None:
         """Draw the next move; a row about to look gets one that changes nothing."""
         (_, groups, count), k = state.clean.shape, state.sites.shape[1]
         wide, short, free = state.move_slots.shape[1], state.free_sites.shape[1], count - k
-        every = _corners(k, groups, count) > 1
         bytes_ = -(-groups // 8)
         # One call for all draws: its cost hardly depends on how many words it makes.
-        lengths = (4, k, 0 if every else short, wide + 1, wide * bytes_)
+        lengths = (4, k, short, wide + 1, wide * bytes_)
         words = state.stream.words(state.ids, state.step, sum(lengths))
         dice, for_slots, for_entries, for_ranks, for_colours = words.split(lengths, dim=1)
         chance = (dice >> 8) * 2.0**-24  # exact in float32, so never 1
         blind = (state.spread == 0).all(dim=1)
-        share = self._share(state)
-        recolour = chance[:, 0] < (0.0 if every else max(self.recolour, k / count))
-        random_slots = (chance[:, 1] < share) | blind
-        random_sites = (chance[:, 2] < share) | blind
+        recolour = chance[:, 0] < max(self.recolour, k / count)
+        random_slots = (chance[:, 1] < self.explore) | blind
+        random_sites = (chance[:, 2] < self.explore) | blind
         left = 1 - state.spent / self.forwards
         most = (wide * left**_SHRINK).clamp(min=1).floor()
         size = (chance[:, 3] * most).floor() + 1
@@ -196,14 +265,9 @@ class GuidedSwap(Attack[GuidedSwapState]):
             idle[:, None], other_colours(colours, old_colours, for_colours), best
         )
         failed = bits_of(state.tried, slots[:, 0])[:, :short] & (size == 1)[:, None]
-        if every:
-            failed = failed | self._taken(state, slots)
         random_sites = random_sites | (failed.all(dim=1) & ~recolour)
         gains = state.free_gain.masked_fill(failed, -torch.inf)
-        if every:
-            entries = gains.argmax(dim=1, keepdim=True)
-        else:
-            entries = self._draw(gains, state.spread[:, :1], for_entries, wide, ~blind)
+        entries = self._draw(gains, state.spread[:, :1], for_entries, wide, ~blind)
         anywhere = free_sites(state.sites, ranks(for_ranks, max(free, 1)))
         listed, dressed = (
             state.free_sites.gather(1, entries),
@@ -219,19 +283,6 @@ class GuidedSwap(Attack[GuidedSwapState]):
         state.move_colours = torch.where(moves[:, None], new_colours, old_colours)
         state.move_entries, state.guided = entries, ~random_sites
 
-    def _share(self, state: GuidedSwapState) -> Tensor:
-        """(B,) of the moves that ignore the scores."""
-        least = min(self.explore, _LEAST)
-        return blind_share(state.record).clamp(least, max(self.explore, 1 - _LEAST))
-
-    @staticmethod
-    def _taken(state: GuidedSwapState, slots: Tensor) -> Tensor:
-        """(B, L) entries that a slot cannot have: of another slot's site, or what it has."""
-        own = state.free_sites == state.sites.gather(1, slots)
-        used = (state.free_sites[:, :, None] == state.sites[:, None]).any(dim=2)
-        same = (state.free_colours == pick(state.colours, slots)).all(dim=1)
-        return torch.where(own, same, used)
-
     def _draw(
         self, gains: Tensor, spread: Tensor, words: Tensor, size: int, guided: Tensor
     ) -> Tensor:
@@ -240,17 +291,3 @@ class GuidedSwap(Attack[GuidedSwapState]):
         scale = (self.temperature * spread).clamp(min=1e-30)
         guided = guided[:, None] & (spread > 0)
         return torch.where(guided, gains / scale + noise, noise).topk(size, dim=1).indices
-
-
-def _corners(budget: int, groups: int, sites: int) -> int:
-    """How many corners of a site are on the list: all at few sites of few values, else the best."""
-    if budget > _FEW or budget == sites or groups > _VALUES:
-        return 1
-    return 1 << groups
-
-
-def _prior(share: float) -> list[list[float]]:
-    """The record of moves that makes this the share of blind ones."""
-    # The share goes with the fourth power of what a trial gains.
-    won = [_RATE * _BELIEF * part**0.25 for part in (1 - share, share)]
-    return [[number, _BELIEF] for number in won]

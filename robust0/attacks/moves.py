@@ -21,12 +21,6 @@ def corner_colours(words: Tensor, groups: int) -> Tensor:
     return ((words[:, :, channel // 8] >> (channel % 8)) & 1).transpose(1, 2).float()
 
 
-def all_corners(groups: int, device: torch.device) -> Tensor:
-    """(g, 2**g) every corner of a site once."""
-    number = torch.arange(1 << groups, device=device)
-    return (number >> torch.arange(groups, device=device)[:, None]) & 1
-
-
 def bits_of(packed: Tensor, rows: Tensor) -> Tensor:
     """(B, 8 n) bool from one of the rows (B,) of each (B, k, n) uint8."""
     each = torch.arange(8, dtype=torch.uint8, device=packed.device)

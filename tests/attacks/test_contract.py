@@ -82,7 +82,6 @@ def test_every_module_is_in_the_registry_under_its_three_names():
         "engine",
         "judge",
         "moves",
-        "swaps",
     }
     homes = {attack.__module__.rpartition(".")[2] for attack in ATTACKS.members().values()}
     assert modules == homes
