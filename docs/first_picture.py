@@ -19,9 +19,12 @@ from robust0.data.datasets import open_dataset
 from robust0.zoo.fetch import find
 
 HERE = Path(__file__).parent
-MODELS = {"standard training": "cifar10-w16-e10-standard", "Fast-LS-l0": "cifar10-w16-e20-fast-ls-l0"}
+MODELS = {
+    "standard training": "cifar10-w16-e10-standard",
+    "Fast-LS-l0": "cifar10-w16-e20-fast-ls-l0",
+}
 IMAGES, PIXELS = 24, 20
-ATTACKS = "guided-swap,sparse-rs"
+ATTACKS = ("guided-swap", "sparse-rs")
 
 
 def main() -> None:
@@ -30,7 +33,9 @@ def main() -> None:
     images, labels = data.images(torch.arange(IMAGES)), data.labels[:IMAGES]
     names = data.class_names
     reports = {
-        name: robust0.audit(robust0.load(zoo_id), images, labels, eps=PIXELS, attacks=ATTACKS.split(","))
+        name: robust0.audit(
+            robust0.load(zoo_id), images, labels, eps=PIXELS, attacks=ATTACKS.split(",")
+        )
         for name, zoo_id in MODELS.items()
     }
     plain, hard = (reports[name] for name in MODELS)
