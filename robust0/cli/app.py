@@ -2,6 +2,7 @@
 
 import io
 import os
+import re
 import sys
 import traceback
 from pathlib import Path
@@ -13,8 +14,17 @@ from robust0 import __version__
 from robust0.cli import data, recipe, study, zoo
 from robust0.cli.audit import audit
 from robust0.cli.certify import certify
+from robust0.cli.doctor import doctor
 from robust0.cli.gate import gate
 from robust0.cli.harden import harden
+from robust0.cli.helping import (
+    OTHER_WORDS,
+    GroupedCommand,
+    attack_names,
+    examples,
+    method_list,
+    naming,
+)
 from robust0.cli.report import report
 from robust0.cli.schema import schema
 from robust0.errors import Robust0Error
@@ -29,16 +39,57 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(harden)
-app.command()(audit)
-app.command()(certify)
-app.command()(report)
-app.command()(gate)
-app.command()(schema)
-app.add_typer(data.app, name="data")
-app.add_typer(recipe.app, name="recipe")
-app.add_typer(zoo.app, name="zoo")
-app.add_typer(study.app, name="study")
+app.command(
+    rich_help_panel="Models",
+    cls=naming(method_list),
+    epilog=examples(
+        "robust0 harden --recipe quick",
+        "robust0 harden --model convnext_tiny --data cifar10",
+        "robust0 harden --from cifar10-w16-e20-fast-ls-l0 --data sample --epochs 1",
+        "robust0 harden --factory my_package.nets:make --data npz:my.npz",
+    ),
+)(harden)
+app.command(
+    rich_help_panel="Models",
+    cls=naming(attack_names),
+    epilog=examples(
+        "robust0 audit cifar10-w16-e20-fast-ls-l0 --data sample --images 32",
+        "robust0 audit runs/my-run --eps 5,10,20 --effort standard",
+        "robust0 audit weights.safetensors --factory my_package.nets:make --data folder:images",
+        "robust0 audit runs/my-run --data cifar10 --eps 20 --fail-under saa=60",
+    ),
+)(audit)
+app.command(
+    rich_help_panel="Models",
+    epilog=examples("robust0 certify runs/my-run --data sample --images 100"),
+)(certify)
+app.command(
+    rich_help_panel="Results",
+    epilog=examples("robust0 report runs/my-audit", "robust0 report runs/my-audit -v"),
+)(report)
+app.command(
+    rich_help_panel="Results",
+    epilog=examples(
+        "robust0 gate runs/new --baseline baseline.json --max-drop 1 --policy significant",
+        "robust0 gate runs/new --baseline runs/old",
+        "robust0 gate runs/old --write-baseline baseline.json",
+    ),
+)(gate)
+app.command(rich_help_panel="Help", epilog=examples("robust0 schema report"))(schema)
+app.command(rich_help_panel="Help", epilog=examples("robust0 doctor --no-network"))(doctor)
+app.add_typer(data.app, name="data", rich_help_panel="Models")
+app.add_typer(recipe.app, name="recipe", rich_help_panel="Models")
+app.add_typer(zoo.app, name="zoo", rich_help_panel="Models")
+app.add_typer(study.app, name="study", rich_help_panel="Results")
+
+
+for _part in study.app.registered_commands:  # each takes models, or for training its runs
+    _name = _part.name or getattr(_part.callback, "__name__", "")
+    _part.epilog = _part.epilog or examples(f"robust0 study {_name} runs/my-run")
+for _group in (app, data.app, recipe.app, zoo.app, study.app):
+    for _part in _group.registered_commands:
+        if _part.cls is None or not issubclass(_part.cls, GroupedCommand):
+            _part.cls = GroupedCommand
 
 
 def _version(wanted: bool) -> None:
@@ -51,7 +102,15 @@ def _version(wanted: bool) -> None:
 def root(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+        typer.Option(
+            "--version", "-V", callback=_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Only data, warnings and errors; anywhere.")
+    ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Every caveat on the terminal; anywhere.")
     ] = False,
 ) -> None:
     """Harden, audit and certify image classifiers against sparse (l0) attacks."""
@@ -70,6 +129,7 @@ def main() -> None:
 
 def run(arguments: list[str]) -> int:
     """The exit code of a command line; whatever happens, 0 and 1 are a command's own words."""
+    arguments = _loudness(arguments)
     try:
         code = app(arguments, prog_name="robust0", standalone_mode=False)
         sys.stdout.flush()  # a full disk is met here, not after the exit code is settled
@@ -83,6 +143,15 @@ def run(arguments: list[str]) -> int:
         # Typer turns a broken pipe into an exit.
         return _left_alone() if _broken_pipe(problem) else _refused(problem)
     return code if isinstance(code, int) else 0
+
+
+def _loudness(arguments: list[str]) -> list[str]:
+    """Take -q and -v out of a command line, wherever they stand."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    words, rest = arguments[:end], arguments[end:]
+    output.Verbosity.quiet = bool({"-q", "--quiet"} & set(words))
+    output.Verbosity.verbose = bool({"-v", "--verbose"} & set(words))
+    return [word for word in words if word not in {"-q", "--quiet", "-v", "--verbose"}] + rest
 
 
 def _left_alone() -> int:
@@ -140,4 +209,9 @@ def _usage(mistake: Exception) -> int:
     message = getattr(mistake, "format_message", mistake.__str__)()
     if not message:  # no arguments at all: the help has been printed
         return 2
+    wrong = re.search(r"No such command '([^']*)'", message)
+    meant = OTHER_WORDS.get(wrong[1].lower()) if wrong else None
+    if meant is not None and command == "robust0":
+        hint = f"robust0 {meant} does that: see robust0 {meant.split()[0]} --help"
+        return _tell(f"there is no command {wrong[1] if wrong else ''}", hint, 2)
     return _tell(message, f"see {command} --help", 2)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from robust0.cli import github
+from robust0.cli import completions, github
 from robust0.cli.options import (
     Allow,
     Compile,
@@ -60,7 +60,11 @@ class PrecisionName(StrEnum):
 def audit(
     model: Annotated[
         str | None,
-        typer.Argument(metavar="MODEL", help="A run, a checkpoint, a zoo id or hf-hub:OWNER/NAME."),
+        typer.Argument(
+            metavar="MODEL",
+            help="A run, a checkpoint, a zoo id or hf-hub:OWNER/NAME.",
+            autocompletion=completions.zoo_ids,
+        ),
     ] = None,
     eps: Annotated[
         str | None,
@@ -80,7 +84,11 @@ def audit(
         EffortName | None, typer.Option(help="Budgets of the attacks; default: quick.")
     ] = None,
     attacks: Annotated[
-        str | None, typer.Option(help="Names, or saa, worst-case, all (default), by commas.")
+        str | None,
+        typer.Option(
+            help="Names, or saa, worst-case, all (default), by commas.",
+            autocompletion=completions.attacks,
+        ),
     ] = None,
     mode: Annotated[
         ModeName | None,
@@ -92,13 +100,19 @@ def audit(
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of the attacks' draws.")] = None,
     data: Annotated[
         str | None,
-        typer.Option(help="cifar10, sample, folder:PATH, npz:PATH ...; default: the checkpoint's."),
+        typer.Option(
+            help="cifar10, sample, folder:PATH, npz:PATH ...; default: the checkpoint's.",
+            autocompletion=completions.datasets,
+        ),
     ] = None,
     data_dir: DataDir = None,
     factory: Factory = None,
     recipe: Annotated[
         str | None,
-        typer.Option(help="Take data, budget, mode, effort, images and attacks from a recipe."),
+        typer.Option(
+            help="Take data, budget, mode, effort, images and attacks from a recipe.",
+            autocompletion=completions.recipes,
+        ),
     ] = None,
     overrides: Overrides = None,
     device: Device = "auto",
@@ -131,7 +145,7 @@ def audit(
 ) -> None:
     """Attack a model with the l0 battery and report an upper bound on its robust accuracy.
 
-    robust0 audit model.safetensors --eps 20
+    The report says how far attacks with changed pixels can lower it, and what was not tried.
     """
     from robust0.commands.audit_recipe import AuditOptions
     from robust0.commands.early import check_audit

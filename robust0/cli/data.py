@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from robust0.cli import completions
+from robust0.cli.helping import examples
 from robust0.cli.options import DataDir, Form
 from robust0.data.catalogue import DATASETS
 from robust0.data.datasets import in_cache, open_dataset
@@ -25,11 +27,16 @@ class SplitName(StrEnum):
 
 
 NameArgument = Annotated[
-    str, typer.Argument(metavar="NAME", help="A name from `data list`, folder:PATH or npz:PATH.")
+    str,
+    typer.Argument(
+        metavar="NAME",
+        help="A name from `data list`, folder:PATH or npz:PATH.",
+        autocompletion=completions.datasets,
+    ),
 ]
 
 
-@app.command("list")
+@app.command("list", epilog=examples("robust0 data list"))
 def list_datasets(output_format: Form = OutputFormat.AUTO) -> None:
     """List the datasets known by name."""
     rows = [
@@ -49,7 +56,7 @@ def list_datasets(output_format: Form = OutputFormat.AUTO) -> None:
     output.note("also: folder:PATH (root/class/image) and npz:PATH (arrays images and labels)")
 
 
-@app.command("pull")
+@app.command("pull", epilog=examples("robust0 data pull cifar10"))
 def pull(
     name: NameArgument,
     data_dir: DataDir = None,
@@ -72,7 +79,7 @@ def pull(
     mapping(f"{name} is here and verified", values, output_format)
 
 
-@app.command("info")
+@app.command("info", epilog=examples("robust0 data info sample"))
 def info(
     name: NameArgument,
     split: Annotated[SplitName, typer.Option(help="Which half to describe.")] = SplitName.TEST,

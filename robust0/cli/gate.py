@@ -66,7 +66,7 @@ def gate(
 ) -> None:
     """Fail when a model got worse: exit 0 passed, 1 failed, 2 not comparable, 4 unreliable.
 
-    robust0 gate RUN --baseline baseline.json --max-drop 1.0 --policy significant
+    Compares two audits image by image, or one audit with floors.
     """
     from robust0.commands.gate import GateOptions, evaluate, make_baseline
     from robust0.gate.baseline import Baseline

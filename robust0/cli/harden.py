@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from robust0.cli import completions
 from robust0.cli.options import Compile, DataDir, Device, Factory, Out, Overrides, Resume
 
 if TYPE_CHECKING:
@@ -16,17 +17,31 @@ if TYPE_CHECKING:
 
 def harden(
     model: Annotated[
-        str | None, typer.Option(help="A timm name, e.g. convnext_tiny; default: the recipe's.")
+        str | None,
+        typer.Option(
+            help="A timm name, e.g. convnext_tiny; default: the recipe's.",
+            autocompletion=completions.networks,
+        ),
     ] = None,
     data: Annotated[
         str | None,
-        typer.Option(help="cifar10, cifar100, gtsrb, imagenet100, sample, folder:PATH, npz:PATH."),
+        typer.Option(
+            help="cifar10, cifar100, gtsrb, imagenet100, sample, folder:PATH, npz:PATH.",
+            autocompletion=completions.datasets,
+        ),
     ] = None,
     recipe: Annotated[
-        str | None, typer.Option(help="A recipe's name or file; default: the one of the data.")
+        str | None,
+        typer.Option(
+            help="A recipe's name or file; default: the one of the data.",
+            autocompletion=completions.recipes,
+        ),
     ] = None,
     method: Annotated[
-        str | None, typer.Option(help="fast-ls-l0, sparse-at, strades-t+s, ...")
+        str | None,
+        typer.Option(
+            help="fast-ls-l0, sparse-at, strades-t+s, ...", autocompletion=completions.methods
+        ),
     ] = None,
     steps: Annotated[int | None, typer.Option(help="Steps of the training attack.")] = None,
     epochs: Annotated[int | None, typer.Option(help="Passes over the training images.")] = None,
@@ -41,7 +56,12 @@ def harden(
         str | None, typer.Option(help="One run per seed, e.g. 0,1,2, and their mean and deviation.")
     ] = None,
     start_from: Annotated[
-        str | None, typer.Option("--from", help="Fine-tune this run, checkpoint or zoo id.")
+        str | None,
+        typer.Option(
+            "--from",
+            help="Fine-tune this run, checkpoint or zoo id.",
+            autocompletion=completions.zoo_ids,
+        ),
     ] = None,
     factory: Factory = None,
     pretrained: Annotated[
@@ -68,7 +88,7 @@ def harden(
 ) -> None:
     """Train or fine-tune a network with Fast-LS-l0 or any of its ablations.
 
-    robust0 harden --model convnext_tiny --data cifar10
+    The run directory holds the weights, the curves and a way to go on.
     """
     from robust0.commands.early import check_harden
     from robust0.commands.harden_recipe import HardenOptions, parse_seeds

@@ -4,6 +4,8 @@ from typing import Annotated
 
 import typer
 
+from robust0.cli import completions
+from robust0.cli.helping import examples
 from robust0.cli.options import Form, Overrides
 from robust0.units import counted
 from robust0.views.output import OutputFormat
@@ -16,13 +18,7 @@ app = typer.Typer(
 )
 
 
-def _shipped_names(incomplete: str) -> list[str]:
-    from robust0.recipes.load import list_recipes
-
-    return [name for name in list_recipes() if name.startswith(incomplete)]
-
-
-@app.command("list")
+@app.command("list", epilog=examples("robust0 recipe list"))
 def list_command(form: Form = OutputFormat.AUTO) -> None:
     """List the shipped recipes."""
     from robust0.recipes.load import list_recipes, load_recipe
@@ -44,12 +40,12 @@ def list_command(form: Form = OutputFormat.AUTO) -> None:
     table("recipes", rows, form, spare=("effort", "budget", "epochs", "method"))
 
 
-@app.command("show")
+@app.command("show", epilog=examples("robust0 recipe show cifar10 --model convnext_tiny"))
 def show_command(
     name: Annotated[
         str,
         typer.Argument(
-            help="A shipped recipe's name, or a .yaml file.", autocompletion=_shipped_names
+            help="A shipped recipe's name, or a .yaml file.", autocompletion=completions.recipes
         ),
     ],
     model: Annotated[

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from robust0 import upgrades
+from robust0.cli import completions
+from robust0.cli.helping import examples
 from robust0.cli.options import DataDir, Device, Form
 from robust0.cli.zoo_certified import certified_again, certified_facts, certified_words
 from robust0.cli.zoo_convert import convert
@@ -30,15 +32,8 @@ app = typer.Typer(
 _COLUMNS = ("name", "budget", "images", "claimed", "found", "lost", "gained")  # of zoo verify
 
 
-def _shipped_ids(incomplete: str) -> list[str]:
-    from robust0.zoo.roots import open_root
-
-    return [name for name in open_root("shipped").listing(refresh=False).cards
-            if name.startswith(incomplete)]  # fmt: skip
-
-
 Id = Annotated[
-    str, typer.Argument(metavar="ID", help="From zoo list.", autocompletion=_shipped_ids)
+    str, typer.Argument(metavar="ID", help="From zoo list.", autocompletion=completions.zoo_ids)
 ]
 Zoo = Annotated[
     str | None,
@@ -51,7 +46,7 @@ Zoo = Annotated[
 ]
 
 
-@app.command("list")
+@app.command("list", epilog=examples("robust0 zoo list", "robust0 zoo list --output-format tsv"))
 def list_command(zoo: Zoo = None, form: Form = OutputFormat.AUTO) -> None:
     """List the models of a zoo with their measured accuracies in percent."""
     from robust0.zoo.fetch import cards
@@ -82,7 +77,7 @@ def list_command(zoo: Zoo = None, form: Form = OutputFormat.AUTO) -> None:
               spare=("size", "architecture", "effort", "data", "budget", "method"))  # fmt: skip
 
 
-@app.command("show")
+@app.command("show", epilog=examples("robust0 zoo show cifar10-w16-e20-fast-ls-l0"))
 def show_command(name: Id, zoo: Zoo = None, form: Form = OutputFormat.AUTO) -> None:
     """Show a model's card, its accuracy over budgets and where the numbers come from."""
     from robust0.records import Report
@@ -113,7 +108,7 @@ def show_command(name: Id, zoo: Zoo = None, form: Form = OutputFormat.AUTO) -> N
     show_card(found.card.title, facts, curve, results.settings.unit, form)
 
 
-@app.command("pull")
+@app.command("pull", epilog=examples("robust0 zoo pull cifar10-w16-e20-fast-ls-l0"))
 def pull_command(name: Id, zoo: Zoo = None) -> None:
     """Bring a model's weights here, resumed and verified; prints their path."""
     from robust0.zoo.fetch import drive, find, weights
@@ -125,7 +120,7 @@ def pull_command(name: Id, zoo: Zoo = None) -> None:
     sys.stdout.write(f"{path}\n")
 
 
-@app.command("verify")
+@app.command("verify", epilog=examples("robust0 zoo verify cifar10-w16-e20-fast-ls-l0"))
 def verify_command(
     name: Id,
     full: Annotated[
@@ -197,7 +192,10 @@ def _attacked_again(
     return again
 
 
-@app.command("add")
+@app.command(
+    "add",
+    epilog=examples("robust0 zoo add runs/my-run --audit runs/my-audit --id my-model --zoo my-zoo"),
+)
 def add_command(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory of robust0 harden.")],
     audit: Annotated[
@@ -235,7 +233,9 @@ def add_command(
     sys.stdout.write(f"{folder / card.id}.yaml\n")
 
 
-app.command()(convert)
+app.command(
+    epilog=examples("robust0 zoo convert old.pth --arch preact_resnet18 -o new.safetensors")
+)(convert)
 
 
 def _attack(job: "AuditJob") -> None:
