@@ -64,14 +64,24 @@ ALLOWED = {
     "writers": BASE | FACTS | {"auditing", "certifying", "files", "runs"},
     "commands": ENGINE
     | FACTS
-    | {"architectures", "auditing", "certifying", "device", "gate", "recipes", "resources"}
+    | {
+        "architectures",
+        "auditing",
+        "certifying",
+        "device",
+        "download",
+        "gate",
+        "recipes",
+        "resources",
+    }
     | {"study", "training", "writers", "zoo"},
     "certificates": BASE | {"rng"},
     "testing": BASE | {"attacks", "models", "rng", "threats"},
     "views": FACTS | {"units"},
     "cli": BASE
     | FACTS
-    | {"architectures", "auditing", "certifying", "commands", "data", "device", "distributed"}
+    | {"architectures", "attacks", "auditing", "certifying", "commands", "data", "device"}
+    | {"distributed"}
     | {"gate", "models", "recipes", "runs", "study", "training", "views", "writers", "zoo"},
     "studies": BASE | FACTS | {"auditing", "commands", "runs", "study"},
     "api": BASE

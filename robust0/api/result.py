@@ -193,7 +193,7 @@ class AuditReport:
         rows = [(name, share) for name, share in self._headline() if share is not None]
         wide = max(len(name) for name, _ in rows)
         lines += [
-            f"{name:{wide}}  {'' if name == CLEAN else '≤ '}{wording.percent(share):>7}  "
+            f"{name:{wide}}  {'  ' if name == CLEAN else '≤ '}{wording.percent(share):>7}  "
             f"({wording.interval(share)})"
             for name, share in rows
         ]
