@@ -9,11 +9,29 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 CLEAN = "clean"  # the "attack" of a verdict on the unchanged image
+CONVERGED = "converged"  # the effort that goes on until little is left to find
+_ROUND = "#"  # between an attack's name and its round; no configured name has it
 
 # What a budget counts: pixel, feature, row, column, patch:4; robust0.threats knows them.
 Unit = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,30}(:[1-9][0-9]{0,5})?$")]
 Amount = int | float  # of a budget or a distance; whole for sparse threats
 Share = Annotated[float, Field(ge=0, le=1)]
+
+
+def in_round(attack: str, number: int) -> str:
+    """What an attack is called in a round of a converged audit."""
+    return f"{attack}{_ROUND}{number}"
+
+
+def configured(attack: str) -> str:
+    """An attack's own name, without its round."""
+    return attack.partition(_ROUND)[0]
+
+
+def round_of(attack: str) -> int:
+    """The round in a name; 1 where it has none."""
+    number = attack.partition(_ROUND)[2]
+    return int(number) if number.isascii() and number.isdigit() else 1
 
 
 class Frozen(BaseModel):
@@ -27,7 +45,7 @@ class Verdict(Frozen):
 
     image: int
     label: int
-    attack: str = Field(description="configured name, or clean")
+    attack: str = Field(description="configured name, perhaps with #round, or clean")
     revision: int
     unit: Unit
     budget: Amount = Field(description="largest distance allowed; 0 for clean")
@@ -94,6 +112,26 @@ class CurvePoint(Frozen):
     robust: Accuracy
 
 
+class RoundRow(Frozen):
+    """One attack in one round of a converged audit."""
+
+    budget: Amount
+    number: int = Field(description="of the round; each has twice the passes of the one before")
+    attack: str
+    attacked: int
+    passes: int = Field(description="the most an image could cost")
+    spent: int = Field(description="forwards and backwards on all its images")
+    quarters: tuple[int, int, int, int] = Field(
+        description="images broken within a quarter, a half, three quarters and all of the passes"
+    )
+    robust: Accuracy = Field(description="what no attack so far has broken")
+
+    @property
+    def broken(self) -> int:
+        """Images it broke."""
+        return self.quarters[3]
+
+
 class ClassRow(Frozen):
     """Clean and worst-case accuracy of one class at the largest budget."""
 
@@ -138,6 +176,8 @@ class Settings(Frozen):
     mode: Literal["battery", "cascade"]
     effort: str
     changed: tuple[str, ...] = Field((), description="settings that are not those of the effort")
+    tolerance: Share | None = Field(None, description="of images that a last doubling may break")
+    max_passes: int | None = Field(None, description="per image, of a converged audit")
     seed: int
     budgets: tuple[Amount, ...]
     unit: Unit
@@ -161,6 +201,7 @@ class Results(Frozen):
     clean: Accuracy
     budgets: tuple[BudgetResult, ...] = Field(description="largest first")
     curve: tuple[CurvePoint, ...]
+    rounds: tuple[RoundRow, ...] = Field((), description="of a converged audit, in order")
     classes: tuple[ClassRow, ...]
     flags: tuple[Flag, ...]
     untested: tuple[str, ...] = Field(description="what this audit says nothing about")

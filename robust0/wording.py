@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     )
 
 SAA = "saa"
+ROUNDS = ("budget", "round", "attack", "passes", "met", "broke", "left", "95 %")
 WORST_CASE = "worst-case"
 _ENSEMBLES = {SAA: "sAA"}
 
@@ -135,11 +136,50 @@ def identity_of(settings: Settings, attacks: int, images: int, budget: Amount | 
     )
 
 
+def rounds(results: Results) -> list[tuple[str, ...]]:
+    """A line per search of a converged audit, under the words of ``ROUNDS``."""
+    return [
+        (
+            str(row.budget), str(row.number), tidy(row.attack, 40), number(row.passes),
+            number(row.attacked), number(row.broken), percent(row.robust), interval(row.robust),
+        )
+        for row in results.rounds
+    ]  # fmt: skip
+
+
+def convergence(results: Results) -> str:
+    """How the number of a converged audit was reached, and what its last doubling did."""
+    settings, images = results.settings, results.subject.images
+    own = [row for row in results.rounds if row.budget == settings.budgets[0]]
+    number = max((row.number for row in own), default=1)
+    last = [row for row in own if row.number == number]
+    broken, most = sum(row.broken for row in last), max((row.passes for row in last), default=0)
+    tolerance = settings.tolerance or 0
+    if number == 1:
+        return (
+            f"Not one doubling fitted the limit of {settings.max_passes:,} passes per image: "
+            "nothing says that the search has converged."
+            if own and own[-1].robust.count
+            else "The first round left no image standing."
+        )
+    spent = sum(row.spent for row in own) / max(1, images)
+    words = (
+        f"in {number} rounds of doubling budgets, {spent:,.0f} passes per image in all and up to "
+        f"{most:,} in a search of the last, whose doubling broke {broken:,} of {images:,} images "
+        f"({100 * broken / max(1, images):.2g} %; tolerance {100 * tolerance:g} %)"
+    )
+    if broken < tolerance * images or not own[-1].robust.count:
+        return f"Converged {words}."
+    return f"Not converged {words}; the limit of {settings.max_passes:,} passes per image ended it."
+
+
 def meaning(results: Results) -> list[str]:
     """The sentences without which the numbers would mislead."""
     effort = results.settings.effort
     lines = [UPPER_BOUND]
-    if effort != "paper":
+    if effort == "converged":
+        lines.append(convergence(results))
+    elif effort != "paper":
         unknown = f"At effort {tidy(effort)} the attacks may not be converged."
         lines.append(_EFFORTS.get(effort, unknown))
     if results.settings.changed:

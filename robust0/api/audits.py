@@ -28,7 +28,7 @@ from robust0.records import Unit
 from robust0.runs.subject import given_subject
 from robust0.views.python import Progress, python_view
 
-Effort = Literal["smoke", "quick", "standard", "paper"]
+Effort = Literal["smoke", "quick", "standard", "paper", "converged"]
 
 
 def audit(
@@ -141,6 +141,7 @@ def _refuse_violations(report: AuditReport) -> None:
 def _audit_spec(
     mode: str, effort: str, attacks: str | Sequence[str], seed: int, images: int
 ) -> AuditSpec:
+    mode = "cascade" if effort == "converged" else mode
     words = attacks.split(",") if isinstance(attacks, str) else list(attacks)
     if mode == "cascade" and words == ["all"]:
         words = ["worst-case"]

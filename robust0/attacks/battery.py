@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from robust0.attacks import ATTACKS
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from robust0.attacks.base import Attack, Configured, Value
 
 EFFORTS: Final = ("smoke", "quick", "standard", "paper")
+CONVERGED: Final = "converged"  # rounds that double what the first one, as at FIRST_ROUND, spends
+FIRST_ROUND: Final = "quick"
 SAA: Final = ("sparse-pgd-p", "sparse-pgd-u", "sparse-rs")  # Sparse-AutoAttack, in its order
 
 
@@ -38,7 +41,14 @@ def groups() -> Mapping[str, tuple[str, ...]]:
 
 def budget_of(attack: type[Attack[Any]], effort: str) -> Mapping[str, Value]:
     """The settings that an effort gives an attack; its own defaults where it names none."""
-    return attack.efforts.get(effort, {})
+    return attack.efforts.get(FIRST_ROUND if effort == CONVERGED else effort, {})
+
+
+def doubled(attack: Attack[Any], times: int) -> Attack[Any]:
+    """The attack with twice the budget, so many times over; one without a budget stays as it is."""
+    counts = {key: getattr(attack, key) for key in budget_of(type(attack), CONVERGED)}
+    longer = {key: value * 2**times for key, value in counts.items() if isinstance(value, int)}
+    return replace(attack, **longer)  # type: ignore[type-var] # attacks are dataclasses
 
 
 def budget_keys() -> frozenset[str]:

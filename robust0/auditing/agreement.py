@@ -6,7 +6,7 @@ from pathlib import Path
 from robust0.auditing.facts import Facts
 from robust0.auditing.summary import summarise
 from robust0.errors import RunError
-from robust0.records import CLEAN, Accuracy, BudgetResult, Flag, Results, Verdict
+from robust0.records import CLEAN, Accuracy, BudgetResult, Flag, Results, Verdict, configured
 
 
 def sound(verdicts: list[Verdict], folder: Path | None) -> list[Verdict]:
@@ -51,11 +51,16 @@ def disagreement(
 ) -> str:
     """Where a report says other things than its run: facts, verdicts and checks; empty: nowhere."""
     known = {attack.name: attack for attack in facts.attacks}
-    strange = next((v for v in verdicts if v.attack not in (CLEAN, *known)), None)
+    strange = next((v for v in verdicts if configured(v.attack) not in (CLEAN, *known)), None)
     if strange is not None:
         return f"the verdicts name an attack {strange.attack} that the run does not have"
     moved = next(
-        (v for v in verdicts if v.attack != CLEAN and v.revision != known[v.attack].revision), None
+        (
+            v
+            for v in verdicts
+            if v.attack != CLEAN and v.revision != known[configured(v.attack)].revision
+        ),
+        None,
     )
     if moved is not None:
         return f"revision {moved.revision} of {moved.attack} in the verdicts, another in the run"
@@ -90,9 +95,9 @@ def _numbers(results: Results, again: Results) -> str:
             for key, value in row.model_dump().items():
                 if value != (there := getattr(other, key)) and key != "robust":
                     return f"{row.name}.{key} is {value!r}, the run has {there!r}"
-    same = (results.budgets, results.curve, results.classes)
-    if same != (again.budgets, again.curve, again.classes):
-        return "ensembles, curve or classes do not follow from the verdicts"
+    for part in ("budgets", "curve", "rounds", "classes"):
+        if getattr(results, part) != getattr(again, part):
+            return f"its {part} do not follow from the verdicts"
     return ""
 
 

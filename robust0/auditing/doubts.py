@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from robust0.attacks import ATTACKS
 from robust0.auditing.facts import Facts
 from robust0.auditing.known import hits_within
-from robust0.records import CLEAN, Flag, Verdict
+from robust0.records import CLEAN, CONVERGED, Flag, Verdict, configured
 
 POINTS = 0.002  # of all images: 0.2 points, the threshold of AutoAttack's checks
 GAP = 0.02  # between the best attack and all together
@@ -82,13 +82,14 @@ def _black_box(facts: Facts, verdicts: Sequence[Verdict], images: int) -> Flag |
     white = {attack.name for attack in judged if not attack.black_box}
     black = [attack.name for attack in judged if attack.black_box]
     own = [v for v in verdicts if v.budget == facts.settings.budgets[0]]
-    met = {v.image for v in own if v.attack in white}
-    broken = {v.image for v in own if v.attack in white and v.fooled}
-    hits = [v for v in own if v.attack in black and v.fooled and v.image in met - broken]
+    met = {v.image for v in own if configured(v.attack) in white}
+    broken = {v.image for v in own if configured(v.attack) in white and v.fooled}
+    left = met - broken
+    hits = [v for v in own if configured(v.attack) in black and v.fooled and v.image in left]
     more = {v.image for v in hits}
     if len(more) <= POINTS * images:
         return None
-    by = [name for name in black if any(v.attack == name for v in hits)]
+    by = [name for name in black if any(configured(v.attack) == name for v in hits)]
     return Flag(
         name="black-box-beats-white-box",
         fatal=False,
@@ -99,6 +100,8 @@ def _black_box(facts: Facts, verdicts: Sequence[Verdict], images: int) -> Flag |
 
 def _late_hits(facts: Facts, verdicts: Sequence[Verdict], images: int) -> Flag | None:
     """Hits in the last tenth of the passes: more passes would find more."""
+    if facts.settings.effort == CONVERGED:  # its last doubling says it better
+        return None
     largest = facts.settings.budgets[0]
     late: list[str] = []
     for attack in facts.attacks:

@@ -11,6 +11,7 @@ from robust0.distributed import World
 from robust0.events import AttackCost, AuditPlanned
 from robust0.losses import margin
 from robust0.models.fast.oracle import Oracle
+from robust0.records import configured
 
 SECONDS = 1.0  # of measurement, half for each kind of call
 
@@ -22,10 +23,11 @@ def plan(job: AuditJob, world: World) -> AuditPlanned:
     images_at_once = job.facts.settings.batch_size * job.oracle.lanes * world.size
     black_box = {attack.name: attack.black_box for attack in job.facts.attacks}
     costs = []
-    for budget, name in job.plan.stages():
-        passes = next(a.passes[budget] for a in job.facts.attacks if a.name == name)
+    most = job.passes
+    for budget, name in job.plan.costliest():
+        passes = most[budget, name]
         # A gradient call is two passes, a forward and a backward.
-        seconds = passes * (forward if black_box[name] else gradient / 2)
+        seconds = passes * (forward if black_box[configured(name)] else gradient / 2)
         costs.append(AttackCost(name, budget, passes, seconds * len(job.data) / images_at_once))
     return AuditPlanned(
         title=job.title,

@@ -18,7 +18,8 @@ from robust0.auditing.agreement import sound
 from robust0.auditing.attempts import Attempts
 from robust0.auditing.facts import Facts, read_checks, read_run
 from robust0.auditing.plan import Book
-from robust0.auditing.summary import plan_of, summarise
+from robust0.auditing.rounds import plan_of
+from robust0.auditing.summary import summarise
 from robust0.errors import RunError
 from robust0.files import atomic, write_text
 from robust0.records import CLEAN, Report, RunInfo, Verdict

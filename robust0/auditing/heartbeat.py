@@ -1,7 +1,7 @@
 """Signs of life between the processes of an audit, in files: they share nothing else.
 
-A process that does not lead counts in ``parts/alive-RANK``; the leading one looks at the counts
-while it waits for verdicts, so that it does not wait for a process that is gone. Counts are
+Each of several processes counts in ``parts/alive-RANK``, and looks at the counts of others while
+it waits for their verdicts, so that it does not wait for a process that is gone. Counts are
 compared with each other and not with a clock, because hosts have clocks of their own.
 """
 
@@ -24,8 +24,8 @@ def _sign(folder: Path, rank: int) -> Path:
 
 @contextmanager
 def beating(folder: Path | None, rank: int) -> Iterator[None]:
-    """Count for as long as the block runs; the leading process has no need to."""
-    if folder is None or rank == 0:
+    """Count for as long as the block runs; without a folder there is nobody to see it."""
+    if folder is None:
         yield
         return
     over = Event()
@@ -48,7 +48,7 @@ def beating(folder: Path | None, rank: int) -> Iterator[None]:
 
 
 class LifeSigns:
-    """The leading process's watch over the others."""
+    """A process's watch over the others."""
 
     def __init__(self, folder: Path | None, clock: Callable[[], float] = time.monotonic) -> None:
         self._folder, self._clock = folder, clock

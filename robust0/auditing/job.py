@@ -9,12 +9,13 @@ import torch
 from torch import nn
 
 from robust0.attacks.base import Attack
+from robust0.attacks.battery import doubled
 from robust0.auditing.facts import Facts, Scalar
-from robust0.auditing.plan import AuditPlan
-from robust0.auditing.summary import plan_of
+from robust0.auditing.plan import AuditPlan, Stage
+from robust0.auditing.rounds import plan_of
 from robust0.data.imageset import ImageSet
 from robust0.models.fast.oracle import Oracle
-from robust0.records import Amount
+from robust0.records import Amount, configured, round_of
 from robust0.threats import Threat
 
 
@@ -46,6 +47,19 @@ class AuditJob:
     def seed(self) -> int:
         """Of the attacks' draws."""
         return self.facts.settings.seed
+
+    def attack(self, name: str) -> Attack[Any]:
+        """The attack of a stage; later rounds of a converged audit have twice the budget each."""
+        return doubled(dict(self.attacks)[configured(name)], round_of(name) - 1)
+
+    @property
+    def passes(self) -> dict[Stage, int]:
+        """The most that an image can cost each stage."""
+        known = {attack.name: attack.passes for attack in self.facts.attacks}
+        return {
+            (budget, name): known[configured(name)][budget] * 2 ** (round_of(name) - 1)
+            for budget, name in self.plan.stages()
+        }
 
     def threat(self, budget: Amount) -> Threat:
         """This many sites, in the unit of the run."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from robust0.records import CLEAN, Amount, Verdict
+from robust0.records import CLEAN, Amount, Verdict, configured
 
 Hits = Mapping[str, Mapping[int, Verdict]]  # by attack and image
 
@@ -13,7 +13,7 @@ def hits_within(verdicts: Iterable[Verdict], budget: Amount) -> Hits:
     for verdict in verdicts:
         if verdict.attack == CLEAN or not verdict.fooled or verdict.needed > budget:
             continue
-        own = found.setdefault(verdict.attack, {})
+        own = found.setdefault(configured(verdict.attack), {})
         held = own.get(verdict.image)
         if held is None or verdict.needed < held.needed:
             own[verdict.image] = verdict

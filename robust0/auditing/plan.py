@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from robust0.auditing.attempts import Key
-from robust0.records import CLEAN, Amount, Verdict
+from robust0.records import CLEAN, Amount, Verdict, in_round
 
 Stage = tuple[Amount, str]  # (budget, attack)
 T = TypeVar("T")
@@ -24,7 +24,8 @@ class Book:
     verdicts: dict[Key, Verdict] = field(default_factory=dict)
     correct: set[int] = field(default_factory=set)  # images classified correctly when clean
     fallen: dict[Amount, set[int]] = field(default_factory=dict)  # by budget, to any attack
-    hits: dict[Stage, set[int]] = field(default_factory=dict)  # images that fell, by attack
+    needed: dict[Stage, dict[int, Amount]] = field(default_factory=dict)  # by hits on images
+    spent: dict[Stage, int] = field(default_factory=dict)  # passes on all images
 
     def add(self, verdicts: Iterable[Verdict]) -> list[Verdict]:
         """Take verdicts in; those that were new."""
@@ -38,9 +39,13 @@ class Book:
             if verdict.attack == CLEAN:
                 if not verdict.fooled:
                     self.correct.add(verdict.image)
-            elif verdict.fooled:
+                continue
+            stage = key[:2]
+            used = verdict.forwards + verdict.backwards
+            self.spent[stage] = self.spent.get(stage, 0) + used
+            if verdict.fooled:
+                self.needed.setdefault(stage, {})[verdict.image] = verdict.needed
                 self.fallen.setdefault(verdict.budget, set()).add(verdict.image)
-                self.hits.setdefault(key[:2], set()).add(verdict.image)
         return fresh
 
     def knows(self, stage: Stage, image: int) -> bool:
@@ -76,6 +81,27 @@ class AuditPlan:
             for attack in self.attacks:
                 yield budget, attack
 
+    def stage_name(self, attack: str, number: int) -> str:
+        """What an attack is called in a round, where there are rounds."""
+        return attack if number == 1 else in_round(attack, number)
+
+    def includes(self, stage: Stage, book: Book) -> bool:  # noqa: ARG002 - rounds look
+        """Whether a stage takes place, given the verdicts of all earlier ones."""
+        return True
+
+    def ready(
+        self,
+        stage: Stage,  # noqa: ARG002
+        images: Sequence[int],  # noqa: ARG002
+        book: Book,  # noqa: ARG002
+    ) -> bool:
+        """Whether the verdicts on all images of the run that decide about a stage are there."""
+        return True
+
+    def costliest(self) -> Iterator[Stage]:
+        """The stages that take place at most."""
+        return self.stages()
+
     def wanted(self, stage: Stage, images: Sequence[int], book: Book) -> list[int]:
         """The images that meet this attack, given the verdicts of all earlier stages."""
         budget, attack = stage
@@ -87,7 +113,7 @@ class AuditPlan:
         if self.cascade:
             before: set[int] = set()
             for earlier in self.attacks[: self.attacks.index(attack)]:
-                before |= book.hits.get((budget, earlier), set())
+                before.update(book.needed.get((budget, earlier), ()))
             chosen = [image for image in chosen if image not in before]
         return chosen
 

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -37,7 +38,7 @@ from robust0.events import (
 )
 from robust0.interrupt import Interrupt
 from robust0.models.metadata import versions
-from robust0.records import CLEAN, Flag, Report
+from robust0.records import CLEAN, Flag, Report, configured, round_of
 from robust0.runs.folder import writing
 
 FLUSH_SECONDS = 30.0  # between two, at most, what a kill can lose; each costs some model calls
@@ -54,7 +55,7 @@ def run(job: AuditJob, world: World, *, resume: bool) -> Iterator[AuditEvent]:
         Interrupt() as interrupt,
         searching(job.network, job.threads),
         enough_memory(job.facts.settings.batch_size),
-        beating(job.folder, world.rank),
+        beating(job.folder if world.size > 1 else None, world.rank),
     ):
         yield from _Run(job, world, interrupt).events()
 
@@ -68,12 +69,10 @@ class _Run:
         self.ids: list[int] = job.data.ids.tolist()
         self.position = {image: place for place, image in enumerate(self.ids)}
         self.mine = self.ids[world.rank :: world.size]
-        self.attacks = dict(job.attacks)
         settings = job.facts.settings
         self.store = Store(job.folder, world.rank, settings.unit, job.data.image_shape)
         self.book, self.tally = Book(), Tally(len(self.ids))
-        passes = {(b, a.name): a.passes[b] for a in job.facts.attacks for b in settings.budgets}
-        self.meter = PassMeter(passes)
+        self.meter = PassMeter(job.passes)
         self.buffer: list[Outcome] = []
         self.begun = self.flushed = self.drawn = time.monotonic()
         self.flags: tuple[Flag, ...] = ()
@@ -91,7 +90,9 @@ class _Run:
         yield from self._clean()
         yield from self._checks()
         for stage in self.plan.stages():
-            yield from self._stage(stage)
+            self._hear(partial(self.plan.ready, stage, book=self.book))
+            if self.plan.includes(stage, self.book):
+                yield from self._stage(stage)
         yield from self._rest()
         self.store.spent("", self._since(self.begun))
         if self.world.leads:
@@ -124,7 +125,7 @@ class _Run:
             self.store.flush(found, {})
             self.book.add(found)
         if self.world.leads:
-            self._others_clean()
+            self._hear(lambda ids: all(self.book.knows((0, CLEAN), image) for image in ids))
             if not self._stopping():
                 yield CleanDone(accuracy(len(self.book.correct), len(self.ids)))
 
@@ -162,7 +163,7 @@ class _Run:
         if self._stopping():
             return
         budget, name = stage
-        threat, attack = self.job.threat(budget), self.attacks[name]
+        threat, attack = self.job.threat(budget), self.job.attack(name)
         due = self.plan.due(stage, self.mine, self.book)
         wanted = len(self.plan.wanted(stage, self.mine, self.book))
         ahead = self.plan.ahead(stage, self.mine, self.book, self.meter.passes)
@@ -194,9 +195,9 @@ class _Run:
 
     def _flush(self, stage: Stage) -> None:
         """Prune and make durable what has been found since the last time."""
-        self.store.spent(stage[1], self._since(self.flushed))
+        self.store.spent(configured(stage[1]), self._since(self.flushed))
         outcomes, self.buffer = self.buffer, []
-        attack, threat = self.attacks[stage[1]], self.job.threat(stage[0])
+        attack, threat = self.job.attack(stage[1]), self.job.threat(stage[0])
 
         def images_of(images: Sequence[int]) -> tuple[Tensor, Tensor]:
             images_, labels, _ = self._fetch([self.position[image] for image in images])
@@ -218,12 +219,12 @@ class _Run:
 
     def _progress(self, stage: Stage) -> AuditProgress:
         self.drawn = time.monotonic()
-        budget, name = stage
-        place = self.plan.attacks.index(name)
+        budget, number = stage[0], round_of(stage[1])
+        place = self.plan.attacks.index(configured(stage[1]))
         shares = [1.0] * place + [self.meter.stage_share()]
         shares += [0.0] * (len(self.plan.attacks) - len(shares))
         standings = tuple(
-            self._standing((budget, attack), share)
+            self._standing((budget, self.plan.stage_name(attack, number)), share)
             for attack, share in zip(self.plan.attacks, shares, strict=True)
         )
         found = hit_found(self.tally.latest, self.job, self.position)
@@ -248,17 +249,17 @@ class _Run:
         self.signs.look(late)
         return bool(late) and not self._stopping()
 
-    def _others_clean(self) -> None:
-        """Wait until every process has looked at its clean images."""
-        while self._waits(lambda ids: all(self.book.knows((0, CLEAN), i) for i in ids)):
+    def _hear(self, ready: Callable[[Sequence[int]], bool]) -> None:
+        """Wait for what other processes must have found."""
+        while self._waits(ready):
             time.sleep(POLL_SECONDS)
-            self.book.add(self.store.others())
+            self.tally.restore(self.book.add(self.store.others()))
 
     def _rest(self) -> Iterator[AuditEvent]:
         """Wait for the images of other processes; their verdicts are all that is exchanged."""
         if not self.world.leads:
             return
-        last = (self.plan.budgets[-1], self.plan.attacks[-1])
+        last = list(self.plan.stages())[-1]
         while self._waits(lambda ids: self.plan.complete(ids, self.book)):
             time.sleep(POLL_SECONDS)
             self.tally.restore(self.book.add(self.store.others()))

@@ -96,10 +96,16 @@ class Store:
         found: list[Verdict] = []
         if self.folder is None:
             return found
-        for path in sorted((self.folder / PARTS).glob("verdicts-*.jsonl")):
-            with path.open("rb") as file:
-                file.seek(self._tails.get(path, 0))
-                fresh = file.read()
+        paths = [self.folder / VERDICTS, *sorted((self.folder / PARTS).glob("verdicts-*.jsonl"))]
+        for path in paths:
+            if path == self._verdicts:
+                continue
+            try:
+                with path.open("rb") as file:
+                    file.seek(self._tails.get(path, 0))
+                    fresh = file.read()
+            except FileNotFoundError:  # not begun yet, or merged into the first
+                continue
             whole = fresh[: fresh.rfind(b"\n") + 1]
             self._tails[path] = self._tails.get(path, 0) + len(whole)
             found += [Verdict.model_validate_json(line) for line in whole.splitlines()]

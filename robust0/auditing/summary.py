@@ -8,7 +8,8 @@ from robust0.auditing.doubts import doubts
 from robust0.auditing.facts import AttackFacts, Facts
 from robust0.auditing.interval import accuracy
 from robust0.auditing.known import fallen, hits_within
-from robust0.auditing.plan import AuditPlan
+from robust0.auditing.round_rows import not_converged, round_rows
+from robust0.auditing.rounds import plan_of
 from robust0.records import (
     CLEAN,
     Amount,
@@ -20,17 +21,8 @@ from robust0.records import (
     Flag,
     Results,
     Verdict,
+    configured,
 )
-
-
-def plan_of(facts: Facts) -> AuditPlan:
-    """The order of work that a run's facts describe."""
-    return AuditPlan(
-        budgets=facts.settings.budgets,
-        attacks=tuple(attack.name for attack in facts.attacks),
-        cascade=facts.settings.mode == "cascade",
-        thorough=facts.thorough,
-    )
 
 
 def summarise(facts: Facts, verdicts: Sequence[Verdict], flags: Sequence[Flag]) -> Results:
@@ -47,14 +39,21 @@ def summarise(facts: Facts, verdicts: Sequence[Verdict], flags: Sequence[Flag]) 
     budgets = tuple(
         _budget(facts, budget, verdicts, len(correct), images) for budget in facts.settings.budgets
     )
+    rounds = round_rows(facts, verdicts)
+    limited = not_converged(facts, rounds)
     return Results(
         subject=facts.subject,
         settings=facts.settings,
         clean=accuracy(len(correct), images),
         budgets=budgets,
         curve=_curve(facts, verdicts, len(correct), images),
+        rounds=rounds,
         classes=_classes(facts, verdicts, clean),
-        flags=(*flags, *doubts(facts, verdicts, correct, images)),
+        flags=(
+            *flags,
+            *doubts(facts, verdicts, correct, images),
+            *([limited] if limited is not None else []),
+        ),
         untested=facts.untested,
     )
 
@@ -68,8 +67,8 @@ def _budget(
     cascade = facts.settings.mode == "cascade"
     met: dict[str, list[Verdict]] = {attack.name: [] for attack in facts.attacks}
     for verdict in verdicts:
-        if verdict.budget == budget and verdict.attack in met:
-            met[verdict.attack].append(verdict)
+        if verdict.budget == budget and verdict.attack != CLEAN:
+            met[configured(verdict.attack)].append(verdict)
     rows = tuple(
         _row(attack, met[attack.name], hits.get(attack.name, {}), times_broken, correct, images,
              cascade=cascade)
@@ -106,18 +105,21 @@ def _row(
 ) -> AttackRow:
     # In a cascade a row says what the attack did to the images it met.
     hits = [verdict for verdict in verdicts if verdict.fooled] if cascade else [*known.values()]
+    spent: Counter[int] = Counter()  # by image, over all rounds
+    for verdict in verdicts:
+        spent[verdict.image] += verdict.forwards + verdict.backwards
     return AttackRow(
         name=attack.name,
         kind=attack.kind,
         revision=attack.revision,
         params=attack.params,
         notes=attack.notes,
-        attacked=len(verdicts),
+        attacked=len(spent),
         broken=len(hits),
         only=None if cascade else sum(times_broken[verdict.image] == 1 for verdict in hits),
         robust=None if cascade else accuracy(correct - len(hits), images),
         median_distance=_median(verdict.needed for verdict in hits),
-        median_passes=_median(verdict.forwards + verdict.backwards for verdict in verdicts),
+        median_passes=_median(spent.values()),
         fragile=sum(verdict.fragile for verdict in hits),
         violations=sum(verdict.violation != "" for verdict in verdicts),
     )

@@ -47,6 +47,7 @@ class EffortName(StrEnum):
     QUICK = "quick"
     STANDARD = "standard"
     PAPER = "paper"
+    CONVERGED = "converged"
 
 
 class PrecisionName(StrEnum):
@@ -81,7 +82,19 @@ def audit(
         int | None, typer.Option(min=1, help="How many test images; default: 1,000.")
     ] = None,
     effort: Annotated[
-        EffortName | None, typer.Option(help="Budgets of the attacks; default: quick.")
+        EffortName | None,
+        typer.Option(
+            help="Budgets of the attacks; default: quick. converged: doubled on survivors until a "
+            "doubling breaks less than --tolerance."
+        ),
+    ] = None,
+    tolerance: Annotated[
+        float | None,
+        typer.Option(help="Percent of all images; for --effort converged; default: 0.5."),
+    ] = None,
+    max_passes: Annotated[
+        int | None,
+        typer.Option(min=1, help="Per image, for --effort converged; default: 30,000."),
     ] = None,
     attacks: Annotated[
         str | None,
@@ -160,6 +173,7 @@ def audit(
         mode=None if mode is None else mode.value, seed=seed, batch_size=batch_size,
         precision=precision.value, compile=compile_, overrides=tuple(overrides or ()), out=out,
         resume=resume, floors=tuple(floors), like=like,
+        tolerance=None if tolerance is None else tolerance / 100, max_passes=max_passes,
     )  # fmt: skip
     check_audit(options, device)
     loading("audit")

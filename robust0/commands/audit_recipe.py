@@ -51,6 +51,8 @@ class AuditOptions:
     out: Path | None = None
     resume: Path | None = None
     floors: tuple[Floor, ...] = ()  # --fail-under
+    tolerance: float | None = None  # a share; of effort converged
+    max_passes: int | None = None
     like: Path | None = None  # a baseline whose way of searching is taken over
 
     @property
@@ -68,7 +70,8 @@ class AuditOptions:
 
     def settings(self) -> dict[str, object]:
         """The options that are values of the recipe; without a recipe, the command's defaults."""
-        mode = self.mode or (None if self.recipe else "battery")
+        usual = "cascade" if self.effort == "converged" else "battery"
+        mode = self.mode or (None if self.recipe and usual == "battery" else usual)
         group = "worst-case" if mode == "cascade" else "all"
         words = (self.attacks or ("" if self.recipe else group)).split(",")
         named = {
@@ -79,6 +82,8 @@ class AuditOptions:
             else DEFAULT_IMAGES,
             "audit.attacks": [word.strip() for word in words if word.strip()] or None,
             "audit.seed": self.seed,
+            "audit.tolerance": self.tolerance,
+            "audit.max_passes": self.max_passes,
         }
         return {key: value for key, value in named.items() if value is not None}
 

@@ -10,15 +10,15 @@ import torch
 from robust0.attacks.battery import SAA, groups
 from robust0.auditing.facts import Facts, Scalar
 from robust0.auditing.job import AuditJob
-from robust0.auditing.plan import AuditPlan
 from robust0.auditing.preflight import check_model
+from robust0.auditing.rounds import plan_of
 from robust0.commands.build_attacks import attack_entries, attack_facts, serving
 from robust0.data.imageset import ImageSet
 from robust0.device import search_precision, share_cores
 from robust0.errors import ModelError, RecipeError
 from robust0.models.fast.oracle import MIN_ROWS, Oracle
 from robust0.recipes.schema import AuditSpec
-from robust0.records import Amount, Settings, Subject, Unit
+from robust0.records import CONVERGED, Amount, Settings, Subject, Unit
 from robust0.runs.subject import RunSubject
 from robust0.threats import UNITS, Threat
 from robust0.units import plural
@@ -63,6 +63,8 @@ def build_audit(request: AuditRequest) -> AuditJob:
         mode=audit.mode,
         effort=audit.effort,
         changed=audit.changed,
+        tolerance=audit.tolerance if audit.effort == CONVERGED else None,
+        max_passes=audit.max_passes if audit.effort == CONVERGED else None,
         seed=audit.seed,
         budgets=budgets,
         unit=unit,
@@ -74,16 +76,17 @@ def build_audit(request: AuditRequest) -> AuditJob:
     )
     subject = _subject(request.subject, classes, request.choice)
     running = tuple(name for name, _ in entries)
-    order = AuditPlan(budgets, running, settings.mode == "cascade", request.thorough)
     facts = Facts(
         subject=subject,
         settings=settings,
         thorough=request.thorough,
         class_names=names,
         attacks=attack_facts(entries, settings, data.image_shape, classes),
-        ensembles={"saa": SAA} if order.tells(SAA) else {},
+        ensembles={},
         untested=_untested(subject, settings, sorted(set(groups()["all"]) - set(running))),
     )
+    if plan_of(facts).tells(SAA):
+        facts = facts.model_copy(update={"ensembles": {"saa": SAA}})
     return AuditJob(
         title=_title(subject, settings),
         folder=None,

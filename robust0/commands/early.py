@@ -52,11 +52,17 @@ def check_audit(options: AuditOptions, device: str) -> None:
             "smaller calls round differently and are slower",
         )
     refuse_unread(options.overrides, SECTIONS, "an audit")
-    load_recipe(
+    resolved = load_recipe(
         options.recipe or recipe_of(options.data),
         changes=options.settings(),
         overrides=options.overrides,
     )
+    said = options.tolerance is not None or options.max_passes is not None
+    if said and resolved.recipe.audit.effort != "converged":
+        raise RecipeError(
+            "--tolerance and --max-passes say when --effort converged ends",
+            "add --effort converged, or leave them out",
+        )
     if options.out is not None:
         refuse_used(options.out)
 

@@ -102,6 +102,8 @@ def audit_spec(stored: Baseline) -> AuditSpec:
         for attack in stored.attacks
     )
     known = {"mode": settings.mode, "effort": settings.effort, "seed": settings.seed}
+    if settings.tolerance is not None and settings.max_passes is not None:
+        known |= {"tolerance": settings.tolerance, "max_passes": settings.max_passes}
     return AuditSpec.model_validate({**known, "images": len(stored.ids), "attacks": attacks})
 
 

@@ -112,6 +112,8 @@ def differences(before: Baseline, after: Baseline) -> list[str]:
         ("unit", old.unit, new.unit),
         ("budgets", list(old.budgets), list(new.budgets)),
         ("effort", old.effort, new.effort),
+        ("tolerance", old.tolerance, new.tolerance),
+        ("most passes per image", old.max_passes, new.max_passes),
         ("mode", old.mode, new.mode),
         ("seed", old.seed, new.seed),
         ("thorough", before.thorough, after.thorough),

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 
 from robust0.attacks import ATTACKS
-from robust0.attacks.battery import EFFORTS, battery, budget_of, groups
+from robust0.attacks.battery import CONVERGED, EFFORTS, battery, budget_of, groups
 from robust0.errors import RecipeError
 from robust0.recipes.tree import (
     DEFAULT,
@@ -50,10 +50,10 @@ def expand_audit(audit: Branch) -> Branch:
     ``audit.params`` (by attack name) and from the attack's own entry.
     """
     effort = plain(audit.get("effort", Leaf("paper", DEFAULT)))
-    if not isinstance(effort, str) or effort not in EFFORTS:
+    if not isinstance(effort, str) or effort not in (*EFFORTS, CONVERGED):
         raise RecipeError(
             origin_of(audit["effort"]).says(f"there is no audit effort {effort!r}"),
-            f"one of {', '.join(EFFORTS)}",
+            f"one of {', '.join((*EFFORTS, CONVERGED))}",
         )
     tuning = branch(audit.get("params"), ("audit", "params"))
     entries = _entries(audit.get("attacks", Leaf(["all"], DEFAULT)))

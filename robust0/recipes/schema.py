@@ -208,8 +208,14 @@ class AuditSpec(Section):
     mode: Literal["battery", "cascade"] = Field(
         "battery", description="battery: each attack sees all images; cascade: only survivors"
     )
-    effort: Literal["smoke", "quick", "standard", "paper"] = Field(
-        "paper", description="budgets of the attacks"
+    effort: Literal["smoke", "quick", "standard", "paper", "converged"] = Field(
+        "paper", description="budgets of the attacks; converged: doubled until little is found"
+    )
+    tolerance: Annotated[float, Field(gt=0, lt=1)] = Field(
+        0.005, description="converged: end when a doubling breaks a smaller share of all images"
+    )
+    max_passes: Count = Field(
+        30_000, description="converged: end when a doubling would cost an image more than this"
     )
     images: Count | None = Field(
         None, description="test images, the first ones or some of each class; null: all"
@@ -218,6 +224,12 @@ class AuditSpec(Section):
         description="what is run, in this order"
     )
     seed: Whole = Field(0, description="seed of the attacks' draws")
+
+    @model_validator(mode="after")
+    def _converges_by_survivors(self) -> Self:
+        if self.effort == "converged" and self.mode != "cascade":
+            raise ValueError("effort converged goes on with survivors: set mode to cascade")
+        return self
 
     @property
     def changed(self) -> tuple[str, ...]:

@@ -42,6 +42,11 @@ def draw_report(report: Report, console: Console, *, where: str = "", full: bool
         _draw_attacks(report, result, console)
     unit = plural(results.settings.unit)
     _say(console, _LEGEND.format(unit=unit), "dim")
+    if results.rounds:
+        console.print()
+        _say(console, f"survivors over passes: {wording.convergence(results)}", "bold")
+        for table in tables(_rounds(report, console.width), console.width):
+            console.print(table)
     if len(results.curve) > 1:
         console.print()
         _say(console, "accuracy over budgets", "bold")
@@ -156,6 +161,21 @@ def _columns(report: Report, result: BudgetResult) -> list[Column]:
         cells = tuple(wording.seconds(spent.get(row.name)) for row in rows)
         columns.append(Column("seconds", cells))
     return columns
+
+
+def _rounds(report: Report, width: int) -> list[Column]:
+    rows = wording.rounds(report.results)
+    columns = [
+        Column(head, cells, right=head != "attack")
+        for head, cells in zip(wording.ROUNDS, zip(*rows, strict=True), strict=True)
+    ]
+    names, rest = columns[2], [*columns[:2], *columns[3:]]
+    if len(report.results.budgets) == 1:
+        rest = rest[1:]
+    room = max(4, min(30, width - 66))
+    shares = [row.robust.share for row in report.results.rounds]
+    bars = tuple("━" * max(1, round(room * share)) for share in shares)
+    return [names, *rest, Column("", bars, right=False)]
 
 
 def _numbers(report: Report, width: int) -> RenderableType:

@@ -30,6 +30,8 @@ def write_tsv(report: Report) -> None:
         share = point.robust
         numbers = _percents(share.share, share.low, share.high)
         writer.writerow(("curve", "any hit", point.budget, *numbers, share.images, *[""] * 6))
+    for cells in wording.rounds(results):
+        writer.writerow(("round", *cells))
     writer.writerow(("subject", wording.subject(results)))
     writer.writerow(("identity", wording.identity(results)))
     writer.writerow(("images", wording.choice(results)))

@@ -6,7 +6,7 @@ from markupsafe import Markup
 
 from robust0.proofs import Bracket, CertificateResults
 from robust0.records import Accuracy
-from robust0.writers.picture import HEIGHT, WIDTH, Frame, axes, path, steps, ticks
+from robust0.writers.picture import HEIGHT, WIDTH, Frame, axes, changes, path, steps, ticks
 
 _LEFT, _BOTTOM, _TOP = 58, 52, 14
 Points = Sequence[tuple[int, Accuracy]]
@@ -20,7 +20,7 @@ def curves_svg(results: CertificateResults) -> Markup:
     ]
     frame = Frame(_last(lines))
     head = lines[0]
-    parts = [*axes(frame, "pixel"), _area(frame, head, "low", head, "high", "band")]
+    parts = [*axes(frame, changes("pixel")), _area(frame, head, "low", head, "high", "band")]
     parts += [_line(frame, points, f"rule-{place}") for place, points in enumerate(lines[1:], 1)]
     parts.append(_line(frame, head, "rule-0"))
     words = (
@@ -36,7 +36,7 @@ def bracket_svg(bracket: Bracket) -> Markup:
     high = [(row.pixels, row.attacked) for row in bracket.rows]
     frame = Frame(_last([low]))
     parts = [
-        *axes(frame, "pixel"),
+        *axes(frame, changes("pixel")),
         _area(frame, low, "share", high, "share", "gap"),
         _line(frame, high, "attacked"),
         _line(frame, low, "rule-0"),

@@ -10,6 +10,7 @@ from robust0.units import counted
 from robust0.writers.gallery import examples
 from robust0.writers.page import page
 from robust0.writers.picture import curve_svg
+from robust0.writers.rounds_picture import rounds_svg
 
 _MOST_NAMED = 60  # classes with a bar each; the rest is in report.json
 
@@ -41,6 +42,10 @@ def render(run: RunData) -> str:
         parts=_parts(run.report),
         curve=curve_svg(results) if results.curve else None,
         curve_rows=_curve_rows(run.report),
+        rounds=rounds_svg(results),
+        round_heads=wording.ROUNDS,
+        round_rows=wording.rounds(results),
+        convergence=wording.convergence(results) if results.rounds else "",
         gallery=examples(run),
         classes=results.classes[:_MOST_NAMED],
         hidden_classes=max(0, len(results.classes) - _MOST_NAMED),

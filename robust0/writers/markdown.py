@@ -45,6 +45,9 @@ def report_markdown(report: Report) -> str:
         ]
     for result in results.budgets:
         lines += ["", *_attacks(report, result)]
+    if results.rounds:
+        rows = [tuple(map(escaped, row)) for row in wording.rounds(results)]
+        lines += ["", *folded("Survivors, round by round", markdown_table(wording.ROUNDS, rows))]
     lines += ["", *_curve(report), "", *_rest(report)]
     return "\n".join(lines) + "\n"
 

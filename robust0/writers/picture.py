@@ -85,7 +85,8 @@ def curve_svg(results: Results) -> Markup:
     points = [(0, results.clean), *((p.budget, p.robust) for p in results.curve if p.budget > 0)]
     points.sort(key=lambda point: point[0])
     frame = Frame(points[-1][0])
-    parts = [*axes(frame, results.settings.unit), _band(frame, points), _line(frame, points)]
+    parts = axes(frame, changes(results.settings.unit))
+    parts += [_band(frame, points), _line(frame, points)]
     for result in results.budgets:
         parts += [
             _mark(frame, result.budget, row.robust, row.name)
@@ -106,7 +107,12 @@ def curve_svg(results: Results) -> Markup:
     )
 
 
-def axes(frame: Frame, unit: str) -> list[str]:
+def changes(unit: str) -> str:
+    """What a budget allows, in words."""
+    return f"{plural(unit)} the attacker may change"
+
+
+def axes(frame: Frame, words: str) -> list[str]:
     """The grid, both axes and their words."""
     left, right, bottom = frame.x(0), WIDTH - _RIGHT, frame.y(0)
     parts = []
@@ -129,7 +135,7 @@ def axes(frame: Frame, unit: str) -> list[str]:
     parts.append(
         f'<line class="axis" x1="{left:.1f}" y1="{bottom:.1f}" x2="{right}" y2="{bottom:.1f}"/>'
         f'<text class="label" x="{(left + right) / 2:.1f}" y="{HEIGHT - 8}" '
-        f'text-anchor="middle">{plural(unit)} the attacker may change</text>'
+        f'text-anchor="middle">{words}</text>'
         f'<text class="label" transform="translate(16 {middle:.1f}) rotate(-90)" '
         'text-anchor="middle">images still right (%)</text>'
     )

@@ -135,7 +135,9 @@ def make_job(toy: Toy, tmp_path: Path) -> Callable[..., AuditJob]:
         network = toy.network if network is None else network
         images = toy.images[:count] if images is None else images
         labels = toy.labels[:count] if labels is None else labels
-        spec = read_audit({"mode": mode, "effort": effort, "attacks": list(attacks), "seed": seed})
+        audit = {"mode": mode, "effort": effort, "attacks": list(attacks), "seed": seed}
+        extra = {"params", "tolerance", "max_passes"} & set(changes)
+        spec = read_audit({**audit, **{key: changes.pop(key) for key in extra}})
         subject = given_subject(network, given_images(images, labels, CPU), CPU)
         known = {key: changes.pop(key) for key in list(changes) if hasattr(subject, key)}
         subject = replace(subject, arch=type(bare(network)).__name__, model="toy", **known)

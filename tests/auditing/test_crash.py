@@ -187,6 +187,20 @@ def test_two_processes_cascade_as_one_does(ground):
 
 
 @pytest.mark.slow
+def test_two_processes_converge_as_one_does(ground):
+    """Rounds are decided by the verdicts of all processes, so that each waits for the others."""
+    audit = [*AUDIT, "--effort", "converged", "--tolerance", "1", "--eps", "3,2"]
+    audit += ["--attacks", "saa,guided-swap", "--set", "audit.params.guided-swap.forwards=20"]
+    assert run([*audit, "-o", "one-converged"]) == 0
+    process = start(*audit, "-o", "two-converged", launcher=TWO)
+    _, error = process.communicate(timeout=300)
+    assert process.returncode == 0, error
+    found = json.loads(results(ground / "one-converged"))
+    assert max(row["number"] for row in found["rounds"]) > 1
+    assert results(ground / "two-converged") == results(ground / "one-converged")
+
+
+@pytest.mark.slow
 def test_a_run_of_two_processes_can_be_finished_by_one(ground, whole):
     folder = ground / "of-two"
     process = start(*AUDIT, "-o", "of-two", launcher=TWO)

@@ -333,9 +333,25 @@ def eager(monkeypatch):
     monkeypatch.setattr("robust0.auditing.run.FLUSH_OUTCOMES", 5)
 
 
-@pytest.mark.parametrize(("mode", "after"), [("battery", (1, 30, 60)), ("cascade", (3, 40, 80))])
-def test_signals_leave_a_run_that_ends_as_if_undisturbed(make_job, tmp_path, eager, mode, after):
-    given = {"mode": mode, "budgets": (8, 5), "count": 24}
+ROUNDS = {
+    "mode": "cascade", "effort": "converged", "tolerance": 0.05, "budgets": (2, 1),
+    "attacks": ("guided-swap", "sparse-rs", "sparse-pgd-u"),
+    "params": {"guided-swap": {"forwards": 10}, "sparse-rs": {"queries": 10},
+               "sparse-pgd-u": {"steps": 3}},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "after"),
+    [
+        ({"mode": "battery", "budgets": (8, 5)}, (1, 30, 60)),
+        ({"mode": "cascade", "budgets": (8, 5)}, (3, 40, 80)),
+        (ROUNDS, (5, 40, 60)),
+    ],
+    ids=["battery", "cascade", "converged"],
+)
+def test_signals_leave_a_run_that_ends_as_if_undisturbed(make_job, tmp_path, eager, changes, after):
+    given = {**changes, "count": 24}
     whole = results(ended(in_folder(make_job(**given), tmp_path / "whole")))
     job = in_folder(make_job(**given), tmp_path / "cut")
     for number, place in zip((signal.SIGTERM, signal.SIGINT, signal.SIGTERM), after, strict=True):

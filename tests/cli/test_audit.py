@@ -131,6 +131,57 @@ def test_sorted_images_are_chosen_from_every_class_and_the_reports_say_so(place,
     assert all(said in (place / "run" / f"report.{end}").read_text() for end in ("md", "html"))
 
 
+ROUNDS = [*RUN, "--eps", "2", "--effort", "converged", "--attacks", "guided-swap,sparse-rs,saif"]
+for setting in ("guided-swap.forwards=8", "sparse-rs.queries=8", "saif.steps=2"):
+    ROUNDS += ["--set", f"audit.params.{setting}"]
+
+
+def test_a_converged_audit_shows_its_rounds_everywhere_and_can_be_gated(place, capfd):
+    assert run([*ROUNDS, "-o", "run", "--output-format", "rich"]) == 0
+    results = json.loads((place / "run" / "report.json").read_text())["results"]
+    numbers = [row["number"] for row in results["rounds"]]
+    assert max(numbers) >= 2
+    assert [row["name"] for row in results["budgets"][0]["attacks"]] == [
+        "guided-swap", "sparse-rs", "saif",
+    ]  # fmt: skip
+    texts = [capfd.readouterr().out]
+    texts += [(place / "run" / f"report.{end}").read_text() for end in ("md", "html")]
+    for text in texts:
+        flat = " ".join(text.split())
+        assert f"Converged in {max(numbers)} rounds of doubling budgets" in flat
+        assert "tolerance 0.5 %" in flat
+        assert "guided-swap" in flat
+    assert texts[2].count('<path class="line" style') == len(numbers)
+    assert run(["gate", "run", "--write-baseline", "baseline.json"]) == 0
+    assert run(["gate", "run", "--baseline", "baseline.json"]) == 0
+    # Converged to another tolerance is another measurement.
+    assert run([*ROUNDS, "--tolerance", "20", "-o", "loose"]) == 0
+    capfd.readouterr()
+    assert run(["gate", "loose", "--baseline", "baseline.json"]) == 2
+    assert "tolerance 0.005 -> 0.2" in capfd.readouterr().err
+
+
+def test_a_limit_that_ends_the_search_is_said(place, capfd):
+    assert run([*ROUNDS, "--max-passes", "20", "-o", "run", "--output-format", "plain"]) == 0
+    said = " ".join(capfd.readouterr().out.split())
+    assert "Not one doubling fitted the limit of 20 passes" in said
+    assert "not-converged" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--tolerance", "1"], "say when --effort converged ends"),
+        (["--effort", "converged", "--mode", "battery"], "set mode to cascade"),
+        (["--effort", "converged", "--tolerance", "0"], "audit.tolerance"),
+    ],
+)
+def test_what_does_not_converge_is_refused(place, capfd, words, message):
+    assert run([*RUN, *words, "-o", "run"]) == 2
+    assert message in capfd.readouterr().err
+    assert not (place / "run").exists()
+
+
 def test_an_effort_that_was_changed_is_called_so_everywhere(place, capfd):
     words = ["--set", "audit.params.sparse-rs.queries=2", "-o", "run", "--output-format", "rich"]
     assert run([*RUN, *words, "--attacks", "sparse-rs"]) == 0
