@@ -198,8 +198,12 @@ def short_meaning(results: Results) -> str:
     effort = results.settings.effort
     known = {"smoke": "says next to nothing", "quick": "is far from converged", "paper": ""}
     known["standard"] = "is not converged"
+    if effort == "converged":
+        ended = any(flag.name == "not-converged" for flag in results.flags)
+        known[effort] = "reached its limit first" if ended else ""
     words = known.get(effort, "may not be converged")
-    return "upper bounds" + (f"; effort {tidy(effort)} {words}" if words else "")
+    name = tidy(results.settings.effort_name)
+    return "upper bounds" + (f"; effort {name} {words}" if words or name != effort else "")
 
 
 def notes(row: AttackRow) -> str:

@@ -183,7 +183,7 @@ def test_what_does_not_converge_is_refused(place, capfd, words, message):
 
 
 def test_an_effort_that_was_changed_is_called_so_everywhere(place, capfd):
-    words = ["--set", "audit.params.sparse-rs.queries=2", "-o", "run", "--output-format", "rich"]
+    words = ["--set", "audit.params.sparse-rs.queries=2", "-o", "run", "--output-format", "plain"]
     assert run([*RUN, *words, "--attacks", "sparse-rs"]) == 0
     captured = capfd.readouterr()
     texts = [captured.out, captured.err]
