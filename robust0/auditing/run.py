@@ -233,9 +233,8 @@ class _Run:
 
     def _standing(self, stage: Stage, share: float) -> Standing:
         wanted = len(self.plan.wanted(stage, self.ids, self.book)) if share else 0
-        return self.tally.standing(
-            stage, wanted, share, correct=len(self.book.correct), cascade=self.plan.cascade
-        )
+        correct, cascade = len(self.book.correct), self.plan.cascade
+        return self.tally.standing(stage, wanted, share, correct=correct, cascade=cascade)
 
     @staticmethod
     def _since(moment: float) -> float:
