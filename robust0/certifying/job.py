@@ -31,6 +31,7 @@ class CertifyJob:
     lanes: int  # model calls at once, of the attacks
     attack_rows: int  # images per model call, of the attacks
     trying: tuple[tuple[str, Attack[Any]], ...]  # attacks on the certificates
+    tried: tuple[str, ...]  # the classifiers whose certificates they try
     facts: CertifyFacts
     identity: dict[str, Detail]
     write_reports: Callable[[Path], object]

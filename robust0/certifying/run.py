@@ -151,17 +151,17 @@ class _CertifyRun:
 
     def _keys(self) -> Iterator[TrialKey]:
         """Every trial of the run, in order."""
-        for name in self.names if self.job.trying else ():
+        for name in self.job.tried:
             for group in self._groups(name):
                 for attack, _ in self.job.trying:
                     for image in group.images:
                         yield name, attack, image
 
     def _try(self) -> Iterator[CertifyEvent]:
-        if self._stopping() or not self.job.trying:
+        if self._stopping() or not self.job.tried:
             return
         total, begun = sum(1 for _ in self._keys()), time.monotonic()
-        for name in self.names:
+        for name in self.job.tried:
             yield from self._try_one(name, total)
         self.clock.spent("trials", time.monotonic() - begun)
         while self.world.leads and len(self.trials) < total and not self._stopping():

@@ -76,7 +76,8 @@ def certify(
             "--try",
             min=0,
             metavar="N",
-            help="Attack the certificates of N images, each within its own radius; default: 16.",
+            help="Attack the certificates of N images, each within its own "
+            "radius, under every rule; default: 16 of the headline.",
         ),
     ] = None,
     attack: Annotated[

@@ -37,6 +37,7 @@ class CertifyRequest:
     pixels: Sequence[int]
     sampling: Sampling = field(default_factory=Sampling)
     tried: int = 16
+    every_rule: bool = True  # or only the headline's certificates are tried
     effort: str = "smoke"
     attack: bool = False  # the same classifier at these numbers of pixels, for the bracket
     seed: int = 0
@@ -59,6 +60,7 @@ def build_certify(request: CertifyRequest) -> CertifyJob:
         raise RecipeError(f"--try must not be negative, got {request.tried}", "0 tries nothing")
     audit = _attacks(request, pixels)
     tried = request.tried if certifier.deterministic else 0
+    names = certifier.names if request.every_rule else certifier.names[:1]
     settings = CertifySettings(
         kind=certifier.kind,
         headline=certifier.names[0],
@@ -86,9 +88,10 @@ def build_certify(request: CertifyRequest) -> CertifyJob:
         threads=audit.threads,
         lanes=audit.oracle.lanes,
         attack_rows=audit.oracle.rows,
-        trying=audit.attacks if tried else (),
+        trying=audit.attacks,
+        tried=names if tried else (),
         facts=facts,
-        identity=_identity(facts, audit, attack=request.attack),
+        identity=_identity(facts, audit, names, attack=request.attack),
         write_reports=write_certificate_reports,
         audit=audit if request.attack else None,
         about=_about(facts, certifier),
@@ -119,7 +122,9 @@ def _attacks(request: CertifyRequest, pixels: tuple[int, ...]) -> AuditJob:
     )
 
 
-def _identity(facts: CertifyFacts, audit: AuditJob, *, attack: bool) -> dict[str, Detail]:
+def _identity(
+    facts: CertifyFacts, audit: AuditJob, tried: tuple[str, ...], *, attack: bool
+) -> dict[str, Detail]:
     settings = facts.settings
     return {
         "model": str(audit.identity["model"]),
@@ -129,7 +134,7 @@ def _identity(facts: CertifyFacts, audit: AuditJob, *, attack: bool) -> dict[str
         "pixels": ", ".join(str(pixels) for pixels in settings.pixels),
         "data fingerprint": facts.subject.data_fingerprint,
         "image ids": facts.subject.image_ids,
-        "certificates tried": settings.tried,
+        "certificates tried": f"{settings.tried} of {', '.join(tried)}",
         "effort": settings.effort,
         "seed": settings.seed,
         "attacks of the same classifier": attack,

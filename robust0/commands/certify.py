@@ -114,6 +114,7 @@ def _job(
         pixels=pixels_of(options.eps, data.image_shape),
         sampling=_sampling(options),
         tried=16 if options.tried is None else options.tried,
+        every_rule=options.tried is not None,
         effort=options.effort or ("quick" if options.attack else "smoke"),
         attack=options.attack,
         seed=seed,

@@ -260,3 +260,9 @@ def test_a_run_that_does_not_add_up_is_refused(one, ground, capfd):
     (ground / "forged" / "proofs.jsonl").write_text(lines)
     assert run(["gate", "forged", "--fail-under", "certified@1=20"]) == 2
     assert "do not follow from the proofs" in capfd.readouterr().err
+
+
+def test_by_default_the_headline_alone_is_tried(ground):
+    assert run([*RUN, "--images", "16", "-o", "default"]) == 0
+    tried = {row.name: len(row.trials) for row in report(ground / "default").results.classifiers}
+    assert tried == {"plurality": 2, "run-off": 0, "soft": 0}
