@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 from rich.markup import escape
-from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -58,27 +57,27 @@ def _draw(
     title: str, rows: Sequence[Mapping[str, object]], console: Console, spare: Sequence[str]
 ) -> None:
     columns = list(rows[0]) if rows else []
-    for left_out in range(len(spare) + 1):
-        kept = [name for name in columns if name not in spare[:left_out]]
-        drawn = _table(title, rows, kept)
-        if Measurement.get(console, console.options, drawn).minimum <= console.width:
-            break
-    if rows and _broken(console, rows, columns[0], kept):
-        console.print(Text(title, style="bold"))
-        for row in rows:
-            console.print(Text(cell(row[columns[0]]), style="bold"), soft_wrap=True)
-            console.print(_pairs({f"  {name}": row[name] for name in columns[1:]}))
+    choices = [
+        [name for name in columns if name not in spare[:left]] for left in range(len(spare) + 1)
+    ]
+    kept = next((names for names in choices if _least(rows, names) <= console.width), None)
+    if kept is not None:
+        console.print(_table(title, rows, kept))
         return
-    console.print(drawn)
+    console.print(Text(title, style="bold"))
+    for row in rows:
+        console.print(Text(cell(row[columns[0]]), style="bold"), soft_wrap=True)
+        console.print(_pairs({f"  {name}": row[name] for name in columns[1:]}))
 
 
-def _broken(
-    console: Console, rows: Sequence[Mapping[str, object]], first: str, kept: Sequence[str]
-) -> bool:
-    """Whether the names of the rows leave so little room that other words would be cut."""
-    names = max(len(cell(row[first])) for row in rows)
-    words = max((len(w) for row in rows for k in kept[1:] for w in cell(row[k]).split()), default=0)
-    return names + words + 2 > console.width or names + 6 * (len(kept) - 1) > console.width
+def _least(rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -> int:
+    """The width below which a word, or the name of a row, would be broken."""
+    width = 0
+    for place, name in enumerate(columns):
+        cells = [cell(row[name]) for row in rows]
+        words = cells if place == 0 else [word for text in cells for word in text.split()]
+        width += max((len(word) for word in (*words, *name.split())), default=0) + 2
+    return width
 
 
 def _table(title: str, rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -> Table:

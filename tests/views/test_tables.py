@@ -1,0 +1,18 @@
+"""Tables on narrow terminals: no word and no id is broken."""
+
+import pytest
+
+from robust0.cli.app import run
+
+
+@pytest.mark.parametrize("width", [160, 100, 60])
+def test_zoo_list_breaks_no_word_at_any_width(width, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.delenv("ROBUST0_ZOO", raising=False)
+    assert run(["zoo", "list", "--output-format", "rich"]) == 0
+    text = capsys.readouterr().out
+    assert max(len(line.rstrip()) for line in text.splitlines()) <= width
+    words = text.split()
+    assert "cifar10-w16-e20-fast-ls-l0" in words
+    assert "53.6" in words  # the worst case
+    assert ("preact_resnet18_w16" in words) is (width != 100)  # left out, or a line of its own
