@@ -15,4 +15,4 @@ def test_zoo_list_breaks_no_word_at_any_width(width, monkeypatch, capsys):
     words = text.split()
     assert "cifar10-w16-e20-fast-ls-l0" in words
     assert "53.6" in words  # the worst case
-    assert ("preact_resnet18_w16" in words) is (width != 100)  # left out, or a line of its own
+    assert ("preact_resnet18_w16" in words) is (width == 160)  # else left out
