@@ -216,9 +216,7 @@ class MaskCover(Certifiable):
         height, width = images.shape[2:]
         shown = covers.visible(self.lattices.owner(), masks).to(images.device)
         visible = shown.view(-1, 1, height, width)
-        return torch.stack(
-            [self._in_rows(hide(image[None], visible), 4 * _ROWS) for image in images]
-        )
+        return torch.stack([self._in_rows(hide(image[None], visible), _ROWS) for image in images])
 
     def decide(self, images: Tensor) -> Certified:
         """The label, and ``pixels`` as its radius where every union of two masks shows it."""
