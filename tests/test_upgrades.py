@@ -56,7 +56,7 @@ def test_attempts_of_schema_1(tmp_path):
 
 
 def test_a_shipped_report_of_schema_1_has_its_numbers():
-    path = next(shipped("model_zoo").glob("*.report.json"))
+    path = shipped("model_zoo") / "cifar10-w16-e10-fast-ls-l0.report.json"
     document = json.loads(path.read_text())
     if document["schema"] != 1:
         pytest.skip("the zoo was audited anew")
