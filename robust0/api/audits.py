@@ -123,6 +123,7 @@ def _remember(job: AuditJob, spec: AuditSpec) -> None:
     write_run(
         folder,
         RunFile(
+            chained=True,
             identity=job.identity, options={}, image_shape=job.data.image_shape, facts=job.facts,
             started=started, command=(), processes=1,
         ),

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 from robust0 import upgrades
 from robust0.errors import RunError
@@ -45,6 +46,7 @@ class RunFile(Frozen):
     """
 
     schema_version: int = 2
+    chained: bool = False  # verdict lines carry a chain: see robust0.auditing.chain
     identity: dict[str, Scalar]
     options: dict[str, Scalar | list[int]]
     image_shape: tuple[int, int, int]
@@ -93,6 +95,22 @@ def check_identity(folder: Path, identity: dict[str, Scalar]) -> None:
             f"the run in {folder} was started with another {'; '.join(changed)}",
             "restore what it was started with, or start a new run with -o",
         )
+
+
+# Words that may change between versions, and how the user happened to write the model's name.
+_WORDS: Any = {"untested": True, "subject": {"model"}, "attacks": {"__all__": {"notes"}}}
+
+
+def check_facts(folder: Path, written: Facts, rebuilt: Facts) -> None:
+    """Refuse a run whose run.json says other things of it than its recipe, model and images do."""
+    before, now = (facts.model_dump(mode="json", exclude=_WORDS) for facts in (written, rebuilt))
+    for name, value in before.items():
+        if value != now[name]:
+            raise RunError(
+                f"{RUN} in {folder} was changed: its {name} are not what the run's recipe, model "
+                "and images make them",
+                "restore the file, or start a new run with -o",
+            )
 
 
 def write_checks(folder: Path, flags: tuple[Flag, ...]) -> None:

@@ -6,6 +6,7 @@ import math
 import os
 import platform
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +19,14 @@ from robust0.auditing.agreement import sound
 from robust0.auditing.attempts import Attempts
 from robust0.auditing.facts import Facts, read_checks, read_run
 from robust0.auditing.plan import Book
+from robust0.auditing.proof import CLEAN_IMAGES, REPORT, check_seal, seal
 from robust0.auditing.rounds import plan_of
 from robust0.auditing.summary import summarise
 from robust0.errors import RunError
 from robust0.files import atomic, write_text
-from robust0.records import CLEAN, Report, RunInfo, Verdict
+from robust0.records import CLEAN, Report, Results, RunInfo, Verdict
+from robust0.runs.folder import writing
 
-REPORT = "report.json"
-CLEAN_IMAGES = "clean.safetensors"
 KEEP_ALL = 64_000_000  # bytes of clean images up to which all are kept for the gallery
 EXAMPLES = 24
 
@@ -60,6 +61,37 @@ def write_clean(
     }
     with atomic(folder / CLEAN_IMAGES) as temporary:
         temporary.write_bytes(save(tensors))
+
+
+@dataclass(frozen=True, slots=True)
+class KeptImages:
+    """Clean images that stay with a run: ids, labels, pixels (N, C, H, W)."""
+
+    ids: Sequence[int]
+    labels: Sequence[int]
+    pixels: NDArray[np.uint8]
+
+
+def conclude(
+    folder: Path,
+    verdicts: Sequence[Verdict],
+    results: Results,
+    clean: KeptImages,
+    processes: int,
+    versions: Mapping[str, str],
+) -> Report:
+    """Merge what all processes left, write the report and seal it; being killed loses nothing."""
+    clock = store.read_clock(folder)  # before the parts' own are merged into the first
+    merge_parts(folder, verdicts)
+    start = read_run(folder)
+    info = run_info(start.started, start.command, clock, processes, versions)
+    report = Report(results=results, run=info)
+    with writing(folder):
+        write_clean(folder, clean.ids, clean.labels, clean.pixels)
+        write_report(folder, report)
+    seal(folder)
+    store.drop_parts(folder)
+    return report
 
 
 def merge_parts(folder: Path, verdicts: Sequence[Verdict]) -> None:
@@ -111,6 +143,7 @@ def rebuild_report(folder: Path) -> Report:
     book = Book()
     book.add(verdicts)
     images = [verdict.image for verdict in verdicts if verdict.attack == CLEAN]
+    check_seal(folder, results=False)
     flags = read_checks(folder)
     unfinished = len(images) < run.facts.subject.images
     if flags is None or unfinished or not plan_of(run.facts).complete(images, book):
@@ -126,4 +159,5 @@ def rebuild_report(folder: Path) -> Report:
     results = summarise(run.facts, ordered(run.facts, images, book), flags)
     report = Report(results=results, run=info)
     write_report(folder, report)
+    seal(folder)  # anew only if this version says something else of the same verdicts
     return report

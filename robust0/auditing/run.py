@@ -10,11 +10,11 @@ from torch import Tensor
 from robust0.attacks.calls import Pulse
 from robust0.attacks.engine import Outcome, Waiting, search
 from robust0.attacks.judge import judge
-from robust0.auditing import finish
+from robust0.auditing import finish, proof
 from robust0.auditing.again import UNSTEADY, Recall
 from robust0.auditing.agreement import sound
 from robust0.auditing.attempts import Attempts
-from robust0.auditing.facts import check_identity, read_checks, read_run, write_checks
+from robust0.auditing.facts import check_identity, read_checks, write_checks
 from robust0.auditing.flags import CONTROL_IMAGES, check
 from robust0.auditing.guards import enough_memory, searching
 from robust0.auditing.heartbeat import LifeSigns, beating
@@ -22,7 +22,7 @@ from robust0.auditing.interval import accuracy
 from robust0.auditing.job import AuditJob
 from robust0.auditing.plan import Book, Stage, spread
 from robust0.auditing.progress import PassMeter, Tally, hit_found
-from robust0.auditing.store import Store, drop_parts, read_clock
+from robust0.auditing.store import Store
 from robust0.auditing.summary import summarise
 from robust0.auditing.verdicts import clean_verdicts, decide
 from robust0.distributed import World
@@ -152,6 +152,7 @@ class _Run:
         if self.job.folder is not None:
             with writing(self.job.folder):
                 write_checks(self.job.folder, flags)
+            self.store.bind("checks", proof.flags_digest(flags))
 
     def _first(self) -> tuple[Tensor, Tensor, Tensor]:
         """The images of one model call."""
@@ -285,16 +286,10 @@ class _Run:
             info = finish.run_info(finish.now(), (), spent, self.world.size, versions())
             yield AuditFinished(Report(results=results, run=info), None, None)
             return
-        clock = read_clock(job.folder)  # before the parts' own are merged into the first
-        finish.merge_parts(job.folder, verdicts)
         kept = finish.examples(job.facts, self.ids, self.book, job.data.image_shape)
         images, labels, _ = self._fetch([self.position[image] for image in kept])
-        pixels, start = (images * 255).round().to(torch.uint8), read_run(job.folder)
-        info = finish.run_info(start.started, start.command, clock, self.world.size, versions())
-        report = Report(results=results, run=info)
-        with writing(job.folder):
-            finish.write_clean(job.folder, kept, labels.tolist(), pixels.cpu().numpy())
-            finish.write_report(job.folder, report)
-        drop_parts(job.folder)
+        pixels = (images * 255).round().to(torch.uint8).cpu().numpy()
+        clean = finish.KeptImages(kept, labels.tolist(), pixels)
+        report = finish.conclude(job.folder, verdicts, results, clean, self.world.size, versions())
         job.write_reports(job.folder)
         yield AuditFinished(report, str(job.folder), None)

@@ -21,7 +21,7 @@ from robust0 import upgrades
 from robust0.auditing import facts, store
 from robust0.auditing.agreement import disagreement, sound
 from robust0.auditing.attempts import Attempts, Key, read_attempts
-from robust0.auditing.finish import CLEAN_IMAGES, REPORT
+from robust0.auditing.proof import ATTEMPTS, CLEAN_IMAGES, REPORT, VERDICTS, check_seal
 from robust0.errors import RunError
 from robust0.records import CLEAN, Report, Verdict
 
@@ -59,7 +59,7 @@ class RunData:
     @cached_property
     def attempts(self) -> Attempts:
         """Read when first asked for: a plain gate needs none."""
-        path = self.folder / store.ATTEMPTS
+        path = self.folder / ATTEMPTS
         if not path.exists():
             raise missing(path)
         return checked_attempts(read_attempts(path), path)
@@ -86,13 +86,14 @@ class RunData:
 def read_run(folder: Path) -> RunData:
     """The run of a directory; refuses one that is unfinished or damaged."""
     report = read_report(folder)
-    path = folder / store.VERDICTS
+    path = folder / VERDICTS
     if not path.exists():
         raise missing(path)
     try:
         lines = sound(store.read_verdicts(folder), folder)
     except (OSError, UnicodeDecodeError) as problem:
         raise damaged(path, str(problem)) from problem
+    check_seal(folder)
     verdicts = {store.key_of(verdict): verdict for verdict in lines}
     run = RunData(folder, report, verdicts, facts.read_run(folder))
     expected = report.results.subject.images

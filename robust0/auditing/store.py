@@ -7,24 +7,22 @@ has its attempt; an attempt without a verdict is ignored. At the end everything 
 """
 
 import json
-import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from robust0 import upgrades
-from robust0.auditing import facts
+from robust0.auditing import chain, proof
 from robust0.auditing.attempts import Attempts, Key, merged, write_attempts
+from robust0.auditing.proof import ATTEMPTS, PARTS, VERDICTS
 from robust0.errors import RunError
 from robust0.files import remove_stale, sync_folder
 from robust0.records import CLEAN, Unit, Verdict
-from robust0.runs.folder import append_line, read_lines, writing
+from robust0.runs.folder import append_line, append_synced, mend, read_lines, writing
 from robust0.threats.perturbation import Perturbation
 
-VERDICTS = "verdicts.jsonl"
-ATTEMPTS = "attempts.safetensors"
 CLOCK = "clock.jsonl"
-PARTS = "parts"
 
 
 def key_of(verdict: Verdict) -> Key:
@@ -43,6 +41,7 @@ class Store:
         self._unwritten: dict[str, float] = {}
         self._number = 0
         self._tails: dict[Path, int] = {}
+        self._chain: chain.Chain | None = None
 
     def open(self) -> list[Verdict]:
         """Make ready to append; the verdicts that all earlier processes left here, each once."""
@@ -52,7 +51,8 @@ class Store:
             parts = self.folder / PARTS
             parts.mkdir(exist_ok=True)
             for path in (self._verdicts, self._own(CLOCK)):
-                _mend(path)
+                mend(path)
+            self._chain = chain.chain_of(self.folder, self._verdicts)
             taken = [_shard_number(path) for path in parts.glob(f"attempts-{self.rank}-*")]
             self._number = max(taken, default=-1) + 1
         return read_verdicts(self.folder)
@@ -63,13 +63,21 @@ class Store:
             return
         with writing(self.folder):
             self._write_clock()
+            records = [verdict.model_dump(mode="json") for verdict in verdicts]
             if attempts:
-                name = f"attempts-{self.rank}-{self._number:06}.safetensors"
-                write_attempts(
-                    self.folder / PARTS / name, Attempts(self.unit, self.image_shape, attempts)
-                )
+                path = self.folder / PARTS / f"attempts-{self.rank}-{self._number:06}.safetensors"
+                write_attempts(path, Attempts(self.unit, self.image_shape, attempts))
                 self._number += 1
-            _append(self._verdicts, (verdict.model_dump_json() for verdict in verdicts))
+                if self._chain is not None:
+                    bound = {"file": path.name, "sha256": chain.file_digest(path)}
+                    records.insert(0, {chain.SHARD: bound})
+            append_synced(self._verdicts, [_line(self._chain, record) for record in records])
+
+    def bind(self, kind: str, value: object) -> None:
+        """Note something beside verdicts in the chain, if the run has one."""
+        if self.folder is not None and self._chain is not None:
+            with writing(self.folder):
+                append_synced(self._verdicts, [self._chain.line({kind: value})])
 
     def spent(self, attack: str, seconds: float) -> None:
         """Add to the clock of an attack, written with the next flush; "" is the whole run."""
@@ -108,7 +116,8 @@ class Store:
                 continue
             whole = fresh[: fresh.rfind(b"\n") + 1]
             self._tails[path] = self._tails.get(path, 0) + len(whole)
-            found += [Verdict.model_validate_json(line) for line in whole.splitlines()]
+            records = [json.loads(line) for line in whole.splitlines()]
+            found += [_verdict(record) for record in records if not chain.is_note(record)]
         return found
 
     @property
@@ -126,16 +135,30 @@ class Store:
 def read_verdicts(folder: Path) -> list[Verdict]:
     """Every verdict of a run, each once; a line cut by a crash is dropped."""
     found: dict[Key, Verdict] = {}
-    for path in (folder / VERDICTS, *sorted((folder / PARTS).glob("verdicts-*.jsonl"))):
-        for number, record in enumerate(read_lines(path), start=1):
+    for path in _files(folder):
+        for number, record in enumerate(chain.read_chained(folder, path), start=1):
+            if chain.is_note(record):
+                continue
             try:
-                verdict = Verdict.model_validate(upgrades.verdict(record))
+                verdict = _verdict(upgrades.verdict(record))
             except ValueError as problem:
                 raise RunError(
                     f"line {number} of {path} is not a verdict", "start the audit anew"
                 ) from problem
             found.setdefault(key_of(verdict), verdict)
     return list(found.values())
+
+
+def _files(folder: Path) -> list[Path]:
+    return [folder / VERDICTS, *sorted((folder / PARTS).glob("verdicts-*.jsonl"))]
+
+
+def _verdict(record: Mapping[str, Any]) -> Verdict:
+    return Verdict.model_validate({k: v for k, v in record.items() if k != chain.LINK})
+
+
+def _line(linked: chain.Chain | None, record: Mapping[str, Any]) -> str:
+    return json.dumps(record, separators=(",", ":")) if linked is None else linked.line(record)
 
 
 def read_clock(folder: Path) -> tuple[float, dict[str, float]]:
@@ -160,8 +183,7 @@ def clear_stale(folder: Path) -> None:
 
 def attempts_behind(folder: Path, verdicts: Iterable[Verdict]) -> dict[Key, Perturbation]:
     """The attempt of every verdict, in their order; refuses damaged and missing ones."""
-    kept = [path for path in (folder / ATTEMPTS,) if path.exists()]
-    held = merged([*kept, *sorted((folder / PARTS).glob("attempts-*.safetensors"))])
+    held = merged(proof.attempt_files(folder))
     keys = [key_of(verdict) for verdict in verdicts if verdict.attack != CLEAN]
     lost = next((key for key in keys if key not in held), None)
     if lost is not None:
@@ -176,7 +198,7 @@ def check_files(folder: Path) -> None:
     """Refuse what a run left if any of it is damaged, before hours go into the rest."""
     attempts_behind(folder, read_verdicts(folder))
     read_clock(folder)
-    facts.read_checks(folder)
+    proof.check_flags(folder)
 
 
 def merge(folder: Path, verdicts: Iterable[Verdict], attempts_of: Attempts) -> None:
@@ -198,7 +220,7 @@ def merge(folder: Path, verdicts: Iterable[Verdict], attempts_of: Attempts) -> N
         for name in (VERDICTS, CLOCK):
             stem = name.partition(".")[0]
             for path in sorted(parts.glob(f"{stem}-*.jsonl")):
-                _append(folder / name, _fresh_lines(folder / name, path))
+                append_synced(folder / name, _fresh_lines(folder, folder / name, path))
     sync_folder(folder)
 
 
@@ -207,36 +229,20 @@ def drop_parts(folder: Path) -> None:
     shutil.rmtree(folder / PARTS, ignore_errors=True)
 
 
-def _fresh_lines(target: Path, source: Path) -> Iterator[str]:
+def _fresh_lines(folder: Path, target: Path, source: Path) -> list[str]:
     """The lines of a part that an interrupted merge has not appended yet."""
-    there = {json.dumps(record) for record in read_lines(target)}
-    return (
-        json.dumps(record, separators=(",", ":"))
-        for record in read_lines(source)
-        if json.dumps(record) not in there
-    )
+    read = chain.read_chained if target.name == VERDICTS else _unchained
+    there = {json.dumps(record) for record in read(folder, target)}
+    linked = chain.chain_of(folder, target) if target.name == VERDICTS else None
+    return [
+        _line(linked, record)
+        for record in read(folder, source)
+        if json.dumps(record) not in there and not chain.is_note(record)
+    ]
 
 
-def _append(path: Path, lines: Iterable[str]) -> None:
-    text = "".join(f"{line}\n" for line in lines)
-    with path.open("ab") as file:
-        file.write(text.encode())
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _mend(path: Path) -> None:
-    """Cut off a last line that a crash left unfinished, before anything is appended to it."""
-    if not path.exists():
-        path.touch()
-        return
-    data = path.read_bytes()
-    whole = data.rfind(b"\n") + 1
-    if whole < len(data):
-        with path.open("r+b") as file:
-            file.truncate(whole)
-            file.flush()
-            os.fsync(file.fileno())
+def _unchained(_: Path, path: Path) -> list[dict[str, Any]]:
+    return read_lines(path)
 
 
 def _shard_number(path: Path) -> int:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from robust0.auditing.finish import CLEAN_IMAGES
+from robust0.auditing.proof import CLEAN_IMAGES
 from robust0.auditing.rundata import CleanImages, damaged, read_clean
 from robust0.certifying.facts import CertifyRunFile, read_certify_run
 from robust0.certifying.finish import BRACKET, REPORT, write_certificate

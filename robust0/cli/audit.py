@@ -18,9 +18,11 @@ from robust0.cli.options import (
     FailUnder,
     Out,
     Overrides,
+    Recheck,
     ReportForm,
     Resume,
 )
+from robust0.cli.recheck import recheck_run
 from robust0.views.output import ReportFormat
 
 if TYPE_CHECKING:
@@ -146,6 +148,7 @@ def audit(
     ] = None,
     out: Out = None,
     resume: Resume = None,
+    recheck: Recheck = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would run and what it would cost.")
     ] = False,
@@ -175,6 +178,9 @@ def audit(
         resume=resume, floors=tuple(floors), like=like,
         tolerance=None if tolerance is None else tolerance / 100, max_passes=max_passes,
     )  # fmt: skip
+    if recheck is not None:
+        recheck_run(recheck, options, device, form)
+        return
     check_audit(options, device)
     loading("audit")
     from robust0.commands.audit import open_audit

@@ -36,6 +36,12 @@ Resume = Annotated[
     Path | None,
     typer.Option(parser=_folder, metavar="RUN_DIR", help="Go on with an interrupted run."),
 ]
+Recheck = Annotated[
+    Path | None,
+    typer.Option(
+        parser=_folder, metavar="RUN_DIR", help="Try the stored hits of a run on its model; only."
+    ),
+]
 Compile = Annotated[bool, typer.Option("--compile", help="Use torch.compile.")]
 FailUnder = Annotated[
     list[str] | None,

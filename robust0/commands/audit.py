@@ -11,7 +11,14 @@ from typing import Any, Literal
 
 import torch
 
-from robust0.auditing.facts import RUN, RunFile, check_identity, read_run, write_run
+from robust0.auditing.facts import (
+    RUN,
+    RunFile,
+    check_facts,
+    check_identity,
+    read_run,
+    write_run,
+)
 from robust0.auditing.job import AuditJob
 from robust0.auditing.store import check_files, clear_stale
 from robust0.commands.audit_recipe import (
@@ -137,6 +144,7 @@ def _recalled(
     options = replace(options, **kept)
     reference = find_model(options.model, options.factory, progress)
     job = _build(options, resolved, reference, budgets, device, progress, ())
+    check_facts(folder, run.facts, job.facts)
     # The words of the first start: results must not depend on where the run is taken up again.
     return replace(job, facts=run.facts), resolved
 
@@ -200,6 +208,7 @@ def _remember(
     kept |= {"says_budget": options.says_budget, "says_data": options.says_data}
     kept["precision"] = "bf16" if settings.search_dtype == "bfloat16" else "fp32"  # not auto
     run = RunFile(
+        chained=True,
         identity=job.identity,
         options=kept,
         image_shape=job.data.image_shape,

@@ -216,6 +216,7 @@ def _remember_attack(
     if job.audit is None:
         return
     run = RunFile(
+        chained=True,
         identity=job.audit.identity,
         options={"budgets": list(job.facts.settings.pixels)},
         image_shape=job.data.image_shape,

@@ -36,13 +36,38 @@ def open_replay(
         )
         model, factory = options.model, options.factory
     else:
-        require_factory(run.folder, run.info.options.get("factory"), options.factory)
-        data = _kept(run, wanted) or _recipe_data(run, options.data_dir, progress)
-        model, factory = (_text(run.info.options.get(key)) for key in ("model", "factory"))
+        return open_audited_model(run, wanted, options.factory, device, options.data_dir, progress)
     known = set(data.ids.tolist())
     chosen = pick_ids(data, [image for image in wanted if image in known])
-    subject = open_subject(find_model(model, factory), chosen, device, seed=baseline.settings.seed)
-    if run is not None and subject.sha256 != run.report.results.subject.sha256:
+    return open_subject(find_model(model, factory), chosen, device, seed=baseline.settings.seed)
+
+
+def open_audited_model(
+    run: RunData,
+    wanted: list[int],
+    named: str | None,
+    device: torch.device,
+    data_dir: Path | None,
+    progress: Progress,
+) -> RunSubject:
+    """The very model of a run, on those of its images that are wanted.
+
+    Args:
+        run: a finished run.
+        wanted: ids of images.
+        named: the factory that the command line names.
+        device: where to.
+        data_dir: where the dataset lies, for a run that keeps only some of its images.
+        progress: is told of downloads.
+    """
+    require_factory(run.folder, run.info.options.get("factory"), named)
+    data = _kept(run, wanted) or _recipe_data(run, data_dir, progress)
+    model, factory = (_text(run.info.options.get(key)) for key in ("model", "factory"))
+    known = set(data.ids.tolist())
+    chosen = pick_ids(data, [image for image in wanted if image in known])
+    seed = run.info.facts.settings.seed
+    subject = open_subject(find_model(model, factory), chosen, device, seed=seed)
+    if subject.sha256 != run.report.results.subject.sha256:
         raise RunError(
             f"{model or factory} is no longer the model of the run in {run.folder}",
             "restore the checkpoint, or audit it anew",

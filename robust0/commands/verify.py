@@ -111,6 +111,7 @@ def _write(folder: Path, job: AuditJob, audit: AuditSpec) -> None:
     """What the engine expects to find where it writes its verdicts."""
     write_text(folder / RECIPE, dump({"audit": audit.model_dump(mode="json")}))
     run = RunFile(
+        chained=True,
         identity=job.identity,
         options={"budgets": list(job.facts.settings.budgets)},
         image_shape=job.data.image_shape,

@@ -13,8 +13,8 @@ from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
 from robust0 import __version__, upgrades
 from robust0.auditing.attempts import Key
-from robust0.auditing.finish import REPORT
 from robust0.auditing.known import hits_within
+from robust0.auditing.proof import REPORT
 from robust0.auditing.rundata import RunData, validated
 from robust0.errors import RunError
 from robust0.files import read_regular, write_text

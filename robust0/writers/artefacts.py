@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from robust0.auditing.facts import read_run as read_info
-from robust0.auditing.finish import REPORT, rebuild_report
+from robust0.auditing.finish import rebuild_report
+from robust0.auditing.proof import REPORT
 from robust0.auditing.rundata import read_report, read_run
 from robust0.errors import RunError
 from robust0.files import write_text

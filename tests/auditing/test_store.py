@@ -80,9 +80,9 @@ def test_damage_in_the_middle_is_refused(tmp_path):
 def test_attempts_are_durable_before_their_verdicts(tmp_path, monkeypatch):
     made, _ = opened(tmp_path)
     done = []
-    real = store._append
+    real = store.append_synced
     monkeypatch.setattr(store, "write_attempts", lambda *a: done.append("attempts"))
-    monkeypatch.setattr(store, "_append", lambda *a: (done.append("verdicts"), real(*a)))
+    monkeypatch.setattr(store, "append_synced", lambda *a: (done.append("verdicts"), real(*a)))
     flush(made, verdict(1))
     assert done == ["attempts", "verdicts"]
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from robust0.auditing import chain, proof
 from robust0.auditing.finish import rebuild_report
 from robust0.cli.app import run
 from robust0.data.datasets import open_dataset
@@ -215,9 +216,18 @@ def test_a_claim_that_does_not_hold(audited, tmp_path, capsys):
     forged = Path(shutil.copytree(audited, tmp_path / "forged"))
     path = forged / "audit" / "verdicts.jsonl"
     lines = [json.loads(line) for line in path.read_text().splitlines()]
-    kept = [line if line["attack"] == "clean" else line | {"fooled": False} for line in lines
-            if line["budget"] in (0, 30)]  # fmt: skip
-    path.write_text("".join(json.dumps(line) + "\n" for line in kept))
+    kept = [{k: v for k, v in line.items() if k != chain.LINK} for line in lines
+            if "seal" not in line and line.get("budget", 0) in (0, 30)]  # fmt: skip
+    kept = [
+        line | {"fooled": False, "prediction": line["label"], "margin": abs(line["margin"])}
+        if line.get("attack", "clean") != "clean"
+        else line
+        for line in kept
+    ]
+    path.write_text("")
+    linked = chain.chain_of(path.parent, path)
+    path.write_text("".join(linked.line(line) + "\n" for line in kept))
+    proof.seal(path.parent)
     rebuild_report(forged / "audit")
     publish(forged, tmp_path / "zoo")
     capsys.readouterr()
