@@ -364,6 +364,23 @@ def test_signals_leave_a_run_that_ends_as_if_undisturbed(make_job, tmp_path, eag
     assert not (tmp_path / "cut" / "parts").exists()
 
 
+def test_two_processes_converge_as_one_does(make_job, tmp_path):
+    """Each waits for the other before a round is decided."""
+    given = {**ROUNDS, "count": 24}
+    whole = ended(in_folder(make_job(**given), tmp_path / "whole"))
+    assert max(row.number for row in whole.results.rounds) > 1
+    job = in_folder(make_job(**given), tmp_path / "two")
+    child = os.fork()
+    if child == 0:
+        for _ in run(job, World(1, 2), resume=False):
+            pass
+        os._exit(0)
+    *_, last = run(job, World(0, 2), resume=False)
+    assert os.waitpid(child, 0)[1] == 0
+    assert results(last.report) == results(whole)
+    assert not (tmp_path / "two" / "parts").exists()
+
+
 def make_like(job, make_job, given):
     """A fresh job for the same folder, as a new process would build it."""
     return replace(make_job(**given), folder=job.folder)
