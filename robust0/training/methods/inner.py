@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 
-from robust0.registry import Count, Positive, Registry, setting
+from robust0.registry import OWN, Count, Positive, Registry, setting
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,7 +48,7 @@ class NoAttack:
     """No attack in training."""
 
     kind: ClassVar[str] = "none"
-    source: ClassVar[str] = ""
+    source: ClassVar[str] = OWN
 
     def __call__(self, model: nn.Module, lesson: Lesson) -> Tensor:  # noqa: ARG002
         """The images themselves."""
