@@ -18,6 +18,9 @@ PARTS = {
     "tradeoff": {"clean", "adversarial"},
     "strades": {"clean", "divergence"},
     "fast-ls-l0": {"clean", "divergence"},
+    "partition-vote": {"clean"},
+    "ablation": {"clean"},
+    "masks": {"clean"},
 }
 
 
