@@ -144,6 +144,7 @@ def _recalled(
     options = replace(options, **kept)
     reference = find_model(options.model, options.factory, progress)
     job = _build(options, resolved, reference, budgets, device, progress, ())
+    check_identity(folder, job.identity)  # names what differs
     check_facts(folder, run.facts, job.facts)
     # The words of the first start: results must not depend on where the run is taken up again.
     return replace(job, facts=run.facts), resolved
