@@ -13,6 +13,7 @@ from torch import Tensor
 from robust0 import wording
 from robust0.api.scratch import ScratchFolder
 from robust0.auditing.given import GivenSet
+from robust0.auditing.known import fallen, hits_within
 from robust0.auditing.rundata import RunData
 from robust0.errors import RecipeError, RunError
 from robust0.records import CLEAN, Accuracy, Amount, Report, Results, RunInfo, Verdict
@@ -91,12 +92,14 @@ class AuditReport:
 
     def robust(self, name: str = wording.WORST_CASE, eps: Amount | None = None) -> Tensor:
         """(N,) bool: right on the clean image and under the named attack or group of attacks."""
-        budget, withstood = self._budget(eps), []
-        for image in range(len(self._data)):
-            right = not self.verdicts[0, CLEAN, image].fooled
-            found = (self.verdicts.get((budget, attack, image)) for attack in self._members(name))
-            withstood.append(right and not any(v is not None and v.fooled for v in found))
-        return torch.tensor(withstood)
+        hits = hits_within(self.verdicts.values(), self._budget(eps))
+        down = fallen(hits, self._members(name))
+        return torch.tensor(
+            [
+                image not in down and not self.verdicts[0, CLEAN, image].fooled
+                for image in range(len(self._data))
+            ]
+        )
 
     def predictions(self, attack: str = CLEAN, eps: Amount | None = None) -> Tensor:
         """(N,) int64: the class the model gives each image, attacked or (``clean``) not.

@@ -1,11 +1,11 @@
 """The end of a run: the report folded, the pictures of extremes kept; and rebuilt from files."""
 
+from __future__ import annotations
+
 import json
-from collections.abc import Sequence
 from itertools import zip_longest
 from pathlib import Path
-
-import torch
+from typing import TYPE_CHECKING
 
 from robust0.auditing.finish import now, run_info, write_clean
 from robust0.auditing.rundata import read_run
@@ -13,12 +13,16 @@ from robust0.auditing.store import read_clock
 from robust0.certifying import store
 from robust0.certifying.bracket import bracket_of, check_matching
 from robust0.certifying.facts import CertifyFacts, read_certify_run
-from robust0.certifying.job import CertifyJob
 from robust0.certifying.summary import summarise
 from robust0.files import write_text
-from robust0.models.metadata import versions
+from robust0.lazy import torch
 from robust0.proofs import Bracket, CertificateReport, Proof, Trial
 from robust0.runs.folder import append_line, writing
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from robust0.certifying.job import CertifyJob
 
 REPORT = "report.json"
 BRACKET = "bracket.json"
@@ -53,6 +57,8 @@ def conclude(
     job: CertifyJob, proofs: Sequence[Proof], trials: Sequence[Trial], clock: Clock, processes: int
 ) -> CertificateReport:
     """The report of a finished run, and all of its files."""
+    from robust0.models.metadata import versions  # brings torch, which readers of runs do without
+
     bracket = _bracket(job, proofs)
     results = summarise(job.facts, proofs, trials, bracket)
     if job.folder is None:

@@ -90,7 +90,6 @@ def open_audit(
     with owned(folder) if world.leads else nullcontext():
         if world.leads:
             if again:
-                check_identity(folder, job.identity)
                 clear_stale(folder)
                 check_files(folder)
             else:

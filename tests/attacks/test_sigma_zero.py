@@ -156,4 +156,4 @@ def test_iterates_beyond_the_budget_are_no_hits(trained, drive):
     """The engine sees denser misclassified iterates first and must not take them."""
     outcomes = drive(SigmaZero(steps=60), trained.first(16), Threat.of(8))
     assert any(outcome.fooled for outcome in outcomes)
-    assert all(outcome.sites <= 8 and not outcome.violation for outcome in outcomes)
+    assert all(outcome.distance <= 8 and not outcome.violation for outcome in outcomes)

@@ -270,6 +270,7 @@ class Cheat:
     revision: ClassVar[int] = 1
     black_box: ClassVar[bool] = True
     leaves_budget: ClassVar[bool] = False
+    efforts: ClassVar[dict[str, dict[str, int]]] = {}
     notes: ClassVar[tuple[str, ...]] = ()
     queries: int = 1
 

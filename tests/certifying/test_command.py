@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import robust0
+from robust0.auditing.rundata import read_run
 from robust0.certificates import votes
 from robust0.certifying.rundata import read_certificate_run
 from robust0.cli.app import run
@@ -174,14 +175,12 @@ def test_two_different_things_are_refused(bracketed, ground, capfd, changes, wor
 
 def test_an_audit_that_breaks_a_certificate_ends_with_exit_3(bracketed, ground, capfd):
     lines = (bracketed / "proofs.jsonl").read_text().splitlines()
-    verdicts = (bracketed / "audit" / "verdicts.jsonl").read_text().splitlines()
-    hits = [json.loads(line) for line in verdicts]
-    fooled = next(v["image"] for v in hits if v["fooled"] and v["attack"] != "clean")
+    hits = read_run(bracketed / "audit").verdicts.values()
+    fooled = next(v.image for v in hits if v.fooled and v.attack != "clean")
     made = [json.loads(line) for line in lines]
     for proof in made:
         if proof["image"] == fooled:
             proof["answers"]["plurality"]["radius"] = 9
-    from robust0.auditing.rundata import read_run
     from robust0.certifying.bracket import broken
     from robust0.proofs import Proof
 

@@ -68,6 +68,6 @@ def test_refusals_reach_the_caller():
 
 
 def test_completion_offers_shipped_names():
-    from robust0.cli.recipe import _shipped_names
+    from robust0.cli.completions import recipes
 
-    assert _shipped_names("cifar1") == ["cifar10", "cifar100"]
+    assert recipes("cifar1") == ["cifar10", "cifar100"]

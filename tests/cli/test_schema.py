@@ -69,8 +69,8 @@ def test_documents_fit_their_schemas(tmp_path):
 
 def test_the_report_is_the_default_and_has_a_version():
     assert shown() == shown("report")
-    assert shown("report")["properties"]["schema"]["const"] == 1
-    assert shown("baseline")["properties"]["schema"]["const"] == 1
+    assert shown("report")["properties"]["schema"]["const"] == 2
+    assert shown("baseline")["properties"]["schema"]["const"] == 2
 
 
 def test_other_names_are_refused():
