@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from itertools import zip_longest
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from robust0.auditing.finish import now, run_info, write_clean
@@ -21,6 +20,7 @@ from robust0.runs.folder import append_line, writing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from robust0.certifying.job import CertifyJob
 
