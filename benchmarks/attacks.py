@@ -54,7 +54,7 @@ from robust0.attacks.engine import Outcome, Waiting, search
 from robust0.auditing.guards import searching
 from robust0.data.datasets import open_dataset
 from robust0.device import search_precision, share_cores
-from robust0.models.checkpoint import load
+from robust0.models.checkpoint import load_checkpoint
 from robust0.models.fast.oracle import Oracle, frozen
 from robust0.rng import Stream
 from robust0.threats import Threat
@@ -84,7 +84,7 @@ class Source:
         data = open_dataset("cifar10", "test")
         index = torch.arange(self.first, self.first + self.images)
         lanes, _ = share_cores(torch.device("cpu"))
-        network = load(self.path).network
+        network = load_checkpoint(self.path).network
         return Bench(self, network, data.images(index), data.labels[index], lanes)
 
 

@@ -19,9 +19,9 @@ from torch import Tensor
 
 from robust0.certificates.partition import StridedPartition
 from robust0.certifying.classifiers import Sampling, certifier_of
-from robust0.models.adapt import plan
+from robust0.models.adapt import adaptation_plan
 from robust0.models.build import build
-from robust0.models.checkpoint import load
+from robust0.models.checkpoint import load_checkpoint
 from robust0.models.voting import ViewVoting
 from robust0.rng import Stream
 from robust0.zoo.fetch import locate
@@ -41,7 +41,8 @@ def main() -> None:
     parser.add_argument("--stride", type=int, default=5)
     options = parser.parse_args()
     voting = classifier(options.model, options.stride)
-    plain = build(plan(WHOLE, image_shape=SIZE, classes=10, pretrained=False).spec).eval()
+    whole = adaptation_plan(WHOLE, image_shape=SIZE, classes=10, pretrained=False)
+    plain = build(whole.spec).eval()
     images = Stream.of("benchmark").uniform(*[torch.arange(options.images)] * 2, 3 * 32 * 32)
     images = images.view(-1, *SIZE)
     certifier = certifier_of(voting, SIZE, (1,), Sampling(), "the model")
@@ -65,15 +66,15 @@ def main() -> None:
 def classifier(model: str | None, stride: int) -> ViewVoting:
     """The voting classifier of a checkpoint, or one with fresh weights."""
     if model is not None:
-        network = load(locate(model)).network
+        network = load_checkpoint(locate(model)).network
         if not isinstance(network, ViewVoting):
             raise SystemExit(f"{model} does not vote over views")
         return network.eval()
     side = -(-SIZE[1] // stride)
     shape = (SIZE[0] + 1, side, side)
-    spec = plan("preact_resnet18_w8", image_shape=shape, classes=10, pretrained=False).spec
+    thin = adaptation_plan("preact_resnet18_w8", image_shape=shape, classes=10, pretrained=False)
     partition = StridedPartition(height=SIZE[1], width=SIZE[2], stride=stride)
-    return ViewVoting(build(spec), partition, "plurality", 10).eval()
+    return ViewVoting(build(thin.spec), partition, "plurality", 10).eval()
 
 
 @torch.no_grad()

@@ -22,7 +22,7 @@ from torch.nn import functional
 
 import robust0.models  # noqa: F401 - registers our networks
 from robust0.commands.build_training import compose, threat_of
-from robust0.models.adapt import plan
+from robust0.models.adapt import adaptation_plan
 from robust0.models.build import build
 from robust0.models.fast.oracle import frozen
 from robust0.recipes.load import load_recipe
@@ -44,7 +44,7 @@ def main() -> None:
     generator = torch.Generator().manual_seed(0)
     images = torch.rand(count, 3, 32, 32, generator=generator)
     labels = torch.randint(0, 10, (count,), generator=generator)
-    spec = plan(options.model, image_shape=(3, 32, 32), classes=10).spec
+    spec = adaptation_plan(options.model, image_shape=(3, 32, 32), classes=10).spec
     method = compose(recipe.training, threat, labels, 10)
 
     def step_of(chosen: Method) -> Callable[[], None]:

@@ -25,7 +25,7 @@ from torch.nn import functional
 
 from robust0.auditing.guards import searching
 from robust0.device import search_precision, share_cores
-from robust0.models.adapt import plan
+from robust0.models.adapt import adaptation_plan
 from robust0.models.build import build
 from robust0.models.fast.oracle import Oracle
 
@@ -141,7 +141,7 @@ def theirs(name: str) -> nn.Module:
 
 def network(name: str) -> nn.Module:
     """A network for ten classes of small images, in eval mode."""
-    return build(plan(name, image_shape=(3, 32, 32), classes=10).spec).eval()
+    return build(adaptation_plan(name, image_shape=(3, 32, 32), classes=10).spec).eval()
 
 
 def spent(call: Callable[[], int], seconds: float) -> float:

@@ -20,7 +20,7 @@ from robust0.attacks.engine import Outcome, Waiting, search
 from robust0.data.datasets import open_dataset
 from robust0.device import search_precision
 from robust0.losses import margin
-from robust0.models.checkpoint import load
+from robust0.models.checkpoint import load_checkpoint
 from robust0.models.fast.oracle import Oracle, frozen
 from robust0.threats import Threat
 
@@ -42,7 +42,7 @@ def main() -> None:
     threat = Threat.of(options.pixels)
     passes = sorted(options.passes)
     for path in options.models:
-        model = load(path).network.to(memory_format=torch.channels_last)
+        model = load_checkpoint(path).network.to(memory_format=torch.channels_last)
         images, labels = right_images(model, options.first, options.images)
         precision = search_precision("auto", CPU)
         dtype = torch.bfloat16 if precision == "bf16" else None

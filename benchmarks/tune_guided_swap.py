@@ -67,7 +67,7 @@ from torch import Tensor, nn
 from robust0.attacks import SAIF, Attack, GuidedSwap, SigmaZero, SparsePGD, SparseRS, guided_swap
 from robust0.attacks.engine import Outcome, Waiting, search
 from robust0.data.datasets import open_dataset
-from robust0.models.checkpoint import load
+from robust0.models.checkpoint import load_checkpoint
 from robust0.models.fast.oracle import Oracle, frozen
 from robust0.threats import Threat
 
@@ -84,7 +84,7 @@ def main() -> None:
     parser.add_argument("--part", choices=["against", "settings"], default="against")
     parser.add_argument("--compile", action="store_true")
     options = parser.parse_args()
-    model = load(options.model).network.to(memory_format=torch.channels_last)
+    model = load_checkpoint(options.model).network.to(memory_format=torch.channels_last)
     images, labels = correct_training_images(model, options.images)
     oracle = Oracle(model, ROWS, torch.device("cpu"), compiled=options.compile)
     print(f"{len(images)} images, {THREAT}, {options.forwards} forward-equivalents")

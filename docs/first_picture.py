@@ -16,7 +16,7 @@ import torch
 
 import robust0
 from robust0.data.datasets import open_dataset
-from robust0.zoo.fetch import find
+from robust0.zoo.fetch import find_card
 
 HERE = Path(__file__).parent
 MODELS = {
@@ -44,7 +44,7 @@ def main() -> None:
     row = int(telling.nonzero()[0])
     figure, axes = plt.subplots(1, 4, figsize=(10, 3.1), dpi=110)
     for pair, (name, zoo_id) in zip((axes[:2], axes[2:]), MODELS.items(), strict=True):
-        report, score = reports[name], find(zoo_id, None).card.score("worst-case")
+        report, score = reports[name], find_card(zoo_id, None).card.score("worst-case")
         attacked = report.adversarial()[row]
         with torch.no_grad():
             said = int(robust0.load(zoo_id)(attacked[None]).argmax())

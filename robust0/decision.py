@@ -8,7 +8,7 @@ from robust0.records import Frozen
 PASSED, FAILED = 0, 1
 
 
-class Paired(Frozen):
+class PairedComparison(Frozen):
     """A run against a baseline on the same images; shares in percent, differences in points."""
 
     images: int
@@ -31,7 +31,7 @@ class Check(Frozen):
     passed: bool
     value: float  # percent
     message: str
-    paired: Paired | None = None
+    paired: PairedComparison | None = None
 
 
 class ReplayResult(Frozen):

@@ -15,7 +15,7 @@ MOST_LANES = 4  # more threads would wait for each other in the interpreter
 _HINT = "use auto, cpu, cuda, cuda:N or mps"
 
 
-def parse(name: str) -> tuple[str, int | None]:
+def parse_device(name: str) -> tuple[str, int | None]:
     """A device's kind and number; refuses other words without importing torch."""
     match = re.fullmatch(r"(auto|cpu|mps|cuda)(?::(\d{1,4}))?", name.strip().lower())
     if match is None or (match[2] is not None and match[1] != "cuda"):
@@ -23,14 +23,14 @@ def parse(name: str) -> tuple[str, int | None]:
     return match[1], None if match[2] is None else int(match[2])
 
 
-def resolve(name: str) -> torch.device:
+def resolve_device(name: str) -> torch.device:
     """The device of this name; ``auto`` is the first CUDA device, else the CPU.
 
     ``auto`` never means mps: some draws need float64, which that backend lacks.
     """
     import torch
 
-    kind, index = parse(name)
+    kind, index = parse_device(name)
     if kind == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if kind == "cuda":

@@ -24,7 +24,7 @@ from robust0.study.curvature_jobs import landscape_job, spectrum_job
 from robust0.study.interpolate import SHARES
 from robust0.study.perturb import StudyImages
 from robust0.study.run import run_study
-from robust0.study.subjects import Studied, StudyScope
+from robust0.study.subjects import StudyScope, StudySubject
 from robust0.study.training import training_job
 from robust0.study_events import StudyEvent
 
@@ -146,7 +146,7 @@ def _scope(
     data = given_images(images, labels, device)
     choice = AttackChoice(eps, unit, seed=seed)
     models = [
-        Studied(
+        StudySubject(
             name, module, tensors_digest(module),
             tuple(perturber(word, ModelReference(name), choice) for word in words),
         )

@@ -46,7 +46,7 @@ def baseline(document: Any) -> Any:  # noqa: ANN401
     return {**document, "schema": SCHEMA, "settings": settings, "attempts": attempts}
 
 
-def run(document: Any) -> Any:  # noqa: ANN401
+def run_file(document: Any) -> Any:  # noqa: ANN401
     """run.json."""
     if not isinstance(document, Mapping) or document.get("schema_version") != 1:
         return document

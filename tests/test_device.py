@@ -4,18 +4,18 @@ import pytest
 import torch
 
 from robust0.auditing.guards import threads_per_call
-from robust0.device import resolve, search_precision, share_cores
+from robust0.device import resolve_device, search_precision, share_cores
 from robust0.errors import RecipeError
 
 without_cuda = pytest.mark.skipif(torch.cuda.is_available(), reason="has CUDA")
 
 
 def test_the_cpu():
-    assert resolve("cpu") == resolve(" CPU ") == torch.device("cpu")
+    assert resolve_device("cpu") == resolve_device(" CPU ") == torch.device("cpu")
 
 
 def test_auto_is_cuda_where_there_is_one():
-    assert resolve("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")
+    assert resolve_device("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ def test_auto_is_cuda_where_there_is_one():
 )
 def test_unknown_names(name):
     with pytest.raises(RecipeError, match="unknown device") as refusal:
-        resolve(name)
+        resolve_device(name)
     assert "cuda:N" in refusal.value.hint
 
 
@@ -31,22 +31,22 @@ def test_unknown_names(name):
 @pytest.mark.parametrize("name", ["cuda", "cuda:0"])
 def test_cuda_without_a_gpu(name):
     with pytest.raises(RecipeError, match="cuda is not available") as refusal:
-        resolve(name)
+        resolve_device(name)
     assert "cpu" in refusal.value.hint
 
 
 @pytest.mark.skipif(torch.backends.mps.is_available(), reason="has mps")
 def test_mps_without_one():
     with pytest.raises(RecipeError, match="no mps"):
-        resolve("mps")
+        resolve_device("mps")
 
 
 @pytest.mark.gpu
 def test_cuda_devices():
-    assert resolve("cuda").type == "cuda"
-    assert resolve("cuda:0") == torch.device("cuda:0")
+    assert resolve_device("cuda").type == "cuda"
+    assert resolve_device("cuda:0") == torch.device("cuda:0")
     with pytest.raises(RecipeError, match="CUDA devices"):
-        resolve("cuda:999")
+        resolve_device("cuda:999")
 
 
 @pytest.mark.parametrize(

@@ -232,3 +232,22 @@ def test_modules_import_each_other_in_one_direction():
 def test_modules_have_a_small_median():
     lengths = sorted(len(path.read_text(encoding="utf-8").splitlines()) for path in files())
     assert lengths[len(lengths) // 2] <= 120
+
+
+def test_a_function_name_recurs_only_where_it_is_called_through_its_module():
+    """Commands of the command line are named after the functions behind them, and are let be."""
+    homes: dict[str, set[str]] = {}
+    imported_by_name: dict[str, set[str]] = {}
+    for path in files():
+        module = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        if area(path) != "cli":
+            for node in tree.body:
+                if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+                    homes.setdefault(node.name, set()).add(module)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                for alias in node.names:
+                    imported_by_name.setdefault(alias.name, set()).add(node.module)
+    twice = {name: where for name, where in homes.items() if len(where) > 1}
+    assert {n: sorted(w) for n, w in twice.items() if w & imported_by_name.get(n, set())} == {}

@@ -26,7 +26,7 @@ def test_a_verdict_of_schema_1():
 
 
 @pytest.mark.parametrize(
-    "upgrade", [upgrades.report, upgrades.baseline, upgrades.run, upgrades.card]
+    "upgrade", [upgrades.report, upgrades.baseline, upgrades.run_file, upgrades.card]
 )
 @pytest.mark.parametrize(
     "document", [None, 3, [], {}, {"schema": 2}, {"schema": True}, {"schema": 7}]

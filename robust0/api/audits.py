@@ -8,13 +8,13 @@ from typing import Any, Literal
 
 from torch import nn
 
-from robust0.api.inputs import answering, budgets_of, device_of, open_given
+from robust0.api.inputs import answering, device_of, given_budgets, open_given
 from robust0.api.refusals import in_python, warn_of
 from robust0.api.result import AuditReport
 from robust0.api.scratch import ScratchFolder
 from robust0.auditing.facts import RunFile, write_run
 from robust0.auditing.job import AuditJob
-from robust0.auditing.run import run
+from robust0.auditing.run import run_audit
 from robust0.auditing.rundata import RECIPE, read_run
 from robust0.commands.build_audit import AuditRequest, build_audit
 from robust0.distributed import World
@@ -87,10 +87,10 @@ def audit(
             subject=replace(subject, model=name, arch=name),
             audit=spec,
             unit=unit,
-            budgets=budgets_of(eps),
+            budgets=given_budgets(eps),
             recipe=settings_hash({"unit": unit, "audit": spec.model_dump(mode="json")}),
             thorough=thorough,
-            rows=batch_size,
+            batch_size=batch_size,
             precision=precision,
             compile=compile,
         )
@@ -108,7 +108,7 @@ def audit(
 def _drive(job: AuditJob, progress: Progress) -> None:
     finished = False
     with python_view(progress) as show:
-        for event in run(job, World(), resume=False):
+        for event in run_audit(job, World(), resume=False):
             show(event)
             finished = isinstance(event, AuditFinished) and event.report is not None
     if not finished:

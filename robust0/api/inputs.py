@@ -28,7 +28,7 @@ def device_of(module: object) -> torch.device:
     return weight.device if weight is not None else torch.device("cpu")
 
 
-def budgets_of(eps: int | Sequence[int]) -> tuple[int, ...]:
+def given_budgets(eps: int | Sequence[int]) -> tuple[int, ...]:
     """Budgets, largest first; refuses what is no whole number."""
     try:
         given = [index(value) for value in (eps if isinstance(eps, Iterable) else [eps])]

@@ -6,9 +6,9 @@ from pathlib import Path
 from torch import nn
 
 from robust0.api.refusals import in_python
-from robust0.device import resolve
+from robust0.device import resolve_device
 from robust0.errors import ModelError
-from robust0.models.checkpoint import load as load_checkpoint
+from robust0.models.checkpoint import load_checkpoint as load_checkpoint
 from robust0.models.factory import from_factory
 from robust0.zoo.fetch import locate
 
@@ -29,7 +29,7 @@ def load(
         device: ``auto``, ``cpu``, ``cuda``, ``cuda:1`` or ``mps``.
     """
     with in_python():
-        place = resolve(device)
+        place = resolve_device(device)
         weights = None if source is None else locate(str(source))
         if factory is not None:
             return from_factory(factory, weights).network.to(place).eval()

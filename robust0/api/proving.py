@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from torch import nn
 
-from robust0.api.inputs import budgets_of, device_of, open_given
+from robust0.api.inputs import device_of, given_budgets, open_given
 from robust0.api.refusals import in_python, warn_of
 from robust0.certify_events import CertifyEvent, CertifyFinished
 from robust0.certifying.classifiers import Sampling
@@ -58,7 +58,7 @@ def certify(
         data, notes = open_given(images, labels, device)
         request = CertifyRequest(
             subject=given_subject(module, data, device),
-            pixels=budgets_of(eps),
+            pixels=given_budgets(eps),
             sampling=Sampling(choose=choose, bound=samples, alpha=alpha, condition=condition),
             tried=tried,
             effort=effort,

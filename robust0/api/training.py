@@ -20,7 +20,7 @@ from robust0.recipes.load import dump_recipe, load_recipe
 from robust0.records import Flag
 from robust0.runs.folder import owned, read_lines
 from robust0.runs.network import TrainableNetwork
-from robust0.training.loop import run
+from robust0.training.loop import run_training
 from robust0.views.python import python_view
 
 
@@ -125,7 +125,7 @@ def harden(
             kept: dict[str, object] = {"command": [], "factory": given.name, "data_dir": None}
             write_text(target / "options.json", json.dumps(kept) + "\n")
             end: TrainFinished | None = None
-            for event in run(job, World(), resume=False):
+            for event in run_training(job, World(), resume=False):
                 show(event)
                 end = event if isinstance(event, TrainFinished) else end
         module.train(was)

@@ -113,7 +113,7 @@ class State:
 
 
 @dataclass(frozen=True, slots=True)
-class Configured:
+class AttackName:
     """A name that records carry, with the settings that the name itself says.
 
     ``rank`` orders a cascade: attacks that break most images per pass come first.
@@ -166,12 +166,12 @@ class Attack(ABC, Generic[S]):
     units: ClassVar[tuple[str, ...] | None] = None  # of the threats it serves; None: any sparse one
     mixed: ClassVar[bool] = False  # follows gradients, and searches blindly where they mislead
     efforts: ClassVar[Efforts] = {}
-    configured: ClassVar[tuple[Configured, ...]]  # the names it has in a battery
+    configured: ClassVar[tuple[AttackName, ...]]  # the names it has in a battery
 
     def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
         if "kind" in vars(cls) and "configured" not in vars(cls):
-            cls.configured = (Configured(cls.kind),)
+            cls.configured = (AttackName(cls.kind),)
 
     @property
     def notes(self) -> tuple[str, ...]:

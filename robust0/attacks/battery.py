@@ -10,7 +10,7 @@ from robust0.attacks import ATTACKS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from robust0.attacks.base import Attack, Configured, Value
+    from robust0.attacks.base import Attack, AttackName, Value
 
 EFFORTS: Final = ("smoke", "quick", "standard", "paper")
 CONVERGED: Final = "converged"  # rounds that double what the first one, as at FIRST_ROUND, spends
@@ -18,7 +18,7 @@ FIRST_ROUND: Final = "quick"
 SAA: Final = ("sparse-pgd-p", "sparse-pgd-u", "sparse-rs")  # Sparse-AutoAttack, in its order
 
 
-def battery() -> dict[str, tuple[type[Attack[Any]], Configured]]:
+def battery() -> dict[str, tuple[type[Attack[Any]], AttackName]]:
     """Every configured name, with the attack it belongs to and what the name itself says."""
     return {
         named.name: (attack, named)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from annotated_types import Gt
 
-from robust0.attacks.base import Attack, Configured, Efforts, Reply, Rows, State, begin
+from robust0.attacks.base import Attack, AttackName, Efforts, Reply, Rows, State, begin
 from robust0.attacks.sparse_rs import distinct, paint, words_needed
 from robust0.lazy import torch
 from robust0.losses import margin
@@ -73,7 +73,7 @@ class CornerSearch(Attack[CornerSearchState]):
         "standard": {"forwards": 3_000},
         "paper": {"forwards": None, "iterations": 1_000, "mode": "sweep"},
     }
-    configured: ClassVar[tuple[Configured, ...]] = (Configured("corner-search", rank=7),)
+    configured: ClassVar[tuple[AttackName, ...]] = (AttackName("corner-search", rank=7),)
 
     forwards: Annotated[int, Gt(0)] | None = setting(
         1000, "forwards per image; null: the whole table of single changes"

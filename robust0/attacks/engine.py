@@ -117,7 +117,7 @@ class _Pool(Generic[S]):
 
     def refill(self) -> None:
         """Give waiting images slots where that pays."""
-        rows = self.oracle.rows
+        rows = self.oracle.batch_size
         while self.taken < len(self.waiting.positions):
             if self.full and not (
                 len(self.free) >= rows or (self.free and len(self.active) < rows)
@@ -149,8 +149,8 @@ class _Pool(Generic[S]):
             self.wants += [False] * blank
             self.spent += [False] * blank
             per_row = fresh.bytes_per_row() + best[0].numel() * 4
-            room = min(POOL_CALLS * self.oracle.rows, POOL_BYTES // per_row)
-            self.full = len(self.wants) + self.oracle.rows > room
+            room = min(POOL_CALLS * self.oracle.batch_size, POOL_BYTES // per_row)
+            self.full = len(self.wants) + self.oracle.batch_size > room
         for slot, want in zip(slots, wants, strict=True):
             self.forwards[slot] = self.backwards[slot] = 0
             self.wants[slot], self.spent[slot] = want, False
@@ -158,7 +158,7 @@ class _Pool(Generic[S]):
 
     def choose(self) -> Call[S] | None:
         """The next call, if any row is free for it."""
-        rows = self.oracle.rows
+        rows = self.oracle.batch_size
         ordered = sorted(self.active - self.flying, key=lambda slot: (self.forwards[slot], slot))
         steep = [slot for slot in ordered if self.wants[slot]]
         flat = [slot for slot in ordered if not self.wants[slot]]
@@ -195,7 +195,7 @@ class _Pool(Generic[S]):
     @property
     def is_due(self) -> bool:
         """Whether enough rows wait for the judge, or some for long, or all that are left."""
-        enough = len(self.pending) >= self.oracle.rows
+        enough = len(self.pending) >= self.oracle.batch_size
         return enough or bool(self.pending and (self.waited >= LONG_WAIT or not self.active))
 
     def claims(self) -> _Claims:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from annotated_types import Ge, Gt, Le
 
-from robust0.attacks.base import Attack, Configured, Efforts, Reply, Rows, State, begin
+from robust0.attacks.base import Attack, AttackName, Efforts, Reply, Rows, State, begin
 from robust0.attacks.moves import (
     bits_of,
     corner_colours,
@@ -89,7 +89,7 @@ class GuidedSwap(Attack[GuidedSwapState]):
         "standard": {"forwards": 1_200},
         "paper": {"forwards": 20_000},
     }
-    configured: ClassVar[tuple[Configured, ...]] = (Configured("guided-swap", rank=1),)
+    configured: ClassVar[tuple[AttackName, ...]] = (AttackName("guided-swap", rank=1),)
 
     forwards: Annotated[int, Ge(4)] = setting(400, "forward-equivalents per image")
     temperature: Annotated[float, Gt(0)] = setting(

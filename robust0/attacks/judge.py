@@ -24,7 +24,7 @@ class Judgement:
     violation: tuple[str, ...]  # "" or what was broken
 
 
-def spread(logits: Tensor) -> Tensor:
+def logit_spread(logits: Tensor) -> Tensor:
     """(B,) how far the answers of a row lie apart: the scale of what is close."""
     return logits.std(dim=1, correction=0)
 
@@ -47,7 +47,7 @@ def judge(
     )
     prediction, gap = logits.argmax(dim=1), margin(logits, labels)
     if scale is None:
-        scale = spread(logits if candidates is clean else checked_finite(oracle.exact(clean)))
+        scale = logit_spread(logits if candidates is clean else checked_finite(oracle.exact(clean)))
     allowed = finite & inside & near
     flags = torch.stack([finite, inside, near]).T.tolist()
     return Judgement(
@@ -55,7 +55,7 @@ def judge(
         prediction=prediction,
         margin=gap,
         distance=distance,
-        fragile=gap.abs() <= FRAGILE * torch.maximum(scale, spread(logits)),
+        fragile=gap.abs() <= FRAGILE * torch.maximum(scale, logit_spread(logits)),
         violation=tuple(_violation(*row) for row in flags),
     )
 

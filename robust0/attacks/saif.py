@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from annotated_types import Gt
 
-from robust0.attacks.base import Attack, Configured, Efforts, Reply, Rows, State, begin
+from robust0.attacks.base import Attack, AttackName, Efforts, Reply, Rows, State, begin
 from robust0.lazy import torch
 from robust0.registry import setting
 from robust0.threats.sparse import corners, top_mask
@@ -60,7 +60,7 @@ class SAIF(Attack[SAIFState]):
         "standard": {"steps": 300},
         "paper": {"steps": 10_000},
     }
-    configured: ClassVar[tuple[Configured, ...]] = (Configured("saif", rank=6),)
+    configured: ClassVar[tuple[AttackName, ...]] = (AttackName("saif", rank=6),)
 
     steps: Annotated[int, Gt(0)] = setting(100, "Frank-Wolfe steps")
     origin: Literal["gradient", "random"] = setting(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from annotated_types import Ge, Gt, Le
 
-from robust0.attacks.base import Attack, Configured, Efforts, Reply, Rows, State, begin
+from robust0.attacks.base import Attack, AttackName, Efforts, Reply, Rows, State, begin
 from robust0.lazy import torch
 from robust0.losses import margin
 from robust0.registry import setting
@@ -51,7 +51,7 @@ class SigmaZero(Attack[SigmaZeroState]):
         "standard": {"steps": 300},
         "paper": {"steps": 10_000},
     }
-    configured: ClassVar[tuple[Configured, ...]] = (Configured("sigma-zero", rank=5),)
+    configured: ClassVar[tuple[AttackName, ...]] = (AttackName("sigma-zero", rank=5),)
 
     steps: Annotated[int, Gt(0)] = setting(100, "Adam steps")
     sigma: Annotated[float, Gt(0)] = setting(1e-3, "smoothness of the count", "[Cina24]")

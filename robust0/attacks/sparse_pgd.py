@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from annotated_types import Gt
 
-from robust0.attacks.base import Attack, Configured, Efforts, Reply, Rows, State, begin
+from robust0.attacks.base import Attack, AttackName, Efforts, Reply, Rows, State, begin
 from robust0.lazy import torch
 from robust0.losses import adaptive, cross_entropy, margin
 from robust0.registry import setting
@@ -49,9 +49,9 @@ class SparsePGD(Attack[SparsePGDState]):
         "standard": {"steps": 300},
         "paper": {"steps": 10_000},
     }
-    configured: ClassVar[tuple[Configured, ...]] = (
-        Configured("sparse-pgd-p", rank=4, params={"projected": True}),
-        Configured("sparse-pgd-u", rank=3, params={"projected": False}),
+    configured: ClassVar[tuple[AttackName, ...]] = (
+        AttackName("sparse-pgd-p", rank=4, params={"projected": True}),
+        AttackName("sparse-pgd-u", rank=3, params={"projected": False}),
     )
 
     steps: Annotated[int, Gt(0)] = setting(100, "updates of mask and magnitude")

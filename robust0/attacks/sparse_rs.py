@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
 
 from annotated_types import Gt, Le
 
-from robust0.attacks.base import Attack, Configured, Efforts, Reply, Rows, State, begin
+from robust0.attacks.base import Attack, AttackName, Efforts, Reply, Rows, State, begin
 from robust0.lazy import torch
 from robust0.losses import cross_entropy, margin
 from robust0.registry import setting
@@ -140,7 +140,7 @@ class SparseRS(Attack[SparseRSState]):
         "standard": {"queries": 3_000},
         "paper": {"queries": 10_000},
     }
-    configured: ClassVar[tuple[Configured, ...]] = (Configured("sparse-rs", rank=2),)
+    configured: ClassVar[tuple[AttackName, ...]] = (AttackName("sparse-rs", rank=2),)
 
     queries: Annotated[int, Gt(0)] = setting(1000, "forwards per image")
     p_init: Annotated[float, Gt(0), Le(1)] = setting(

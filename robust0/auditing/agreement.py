@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from robust0.auditing.facts import Facts
-from robust0.auditing.summary import summarise
+from robust0.auditing.summary import summarise_audit
 from robust0.errors import RunError
 from robust0.records import CLEAN, Accuracy, BudgetResult, Flag, Results, Verdict, configured
 
@@ -64,7 +64,7 @@ def disagreement(
     )
     if moved is not None:
         return f"revision {moved.revision} of {moved.attack} in the verdicts, another in the run"
-    again = summarise(facts, verdicts, flags)
+    again = summarise_audit(facts, verdicts, flags)
     for name in ("settings", "subject"):
         mine, run = getattr(results, name).model_dump(), getattr(again, name).model_dump()
         for key, value in mine.items():

@@ -92,7 +92,7 @@ def last_note(records: Iterable[Mapping[str, Any]], kind: str) -> Any:  # noqa: 
 def _begin(folder: Path, path: Path) -> str | None:
     if not (folder / facts.RUN).exists():
         return None
-    run = facts.read_run(folder)
+    run = facts.read_run_file(folder)
     if not run.chained:
         return None
     return digest([path.name, run.model_dump(mode="json")])

@@ -16,7 +16,7 @@ from robust0.records import configured
 SECONDS = 1.0  # of measurement, half for each kind of call
 
 
-def plan(job: AuditJob, world: World) -> AuditPlanned:
+def cost_plan(job: AuditJob, world: World) -> AuditPlanned:
     """What will run and, measured on this machine, what it costs at most."""
     with searching(job.network, job.threads):
         forward, gradient = measure(job, job.oracle, SECONDS)
@@ -44,7 +44,7 @@ def plan(job: AuditJob, world: World) -> AuditPlanned:
 
 def measure(job: AuditJob, oracle: Oracle, seconds: float) -> tuple[float, float]:
     """Seconds of one call of the search: a forward, and a forward with its backward."""
-    index = torch.arange(min(oracle.rows, len(job.data)))
+    index = torch.arange(min(oracle.batch_size, len(job.data)))
     images, labels = job.data.images(index), job.data.labels[index.to(job.data.device)]
 
     def gradient() -> None:

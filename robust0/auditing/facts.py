@@ -67,13 +67,13 @@ def write_run(folder: Path, run: RunFile) -> None:
     write_text(folder / RUN, run.model_dump_json(indent=1) + "\n")
 
 
-def read_run(folder: Path) -> RunFile:
+def read_run_file(folder: Path) -> RunFile:
     """The run.json of a run directory."""
     path = folder / RUN
     if not path.is_file():
         raise RunError(f"{folder} holds no audit", "give the run directory of robust0 audit")
     try:
-        return RunFile.model_validate(upgrades.run(json.loads(path.read_bytes())))
+        return RunFile.model_validate(upgrades.run_file(json.loads(path.read_bytes())))
     except ValueError as problem:
         raise RunError(
             f"{path} is damaged or was written by another version of robust0",
@@ -83,7 +83,7 @@ def read_run(folder: Path) -> RunFile:
 
 def check_identity(folder: Path, identity: dict[str, Scalar]) -> None:
     """Refuse to go on with a run that was not made by an equal job, naming the differences."""
-    before = read_run(folder).identity
+    before = read_run_file(folder).identity
     names = [*before, *(name for name in identity if name not in before)]
     changed = [
         f"{name} (was {_short(before.get(name))}, is {_short(identity.get(name))})"

@@ -17,11 +17,11 @@ from safetensors.numpy import save
 from robust0.auditing import store
 from robust0.auditing.agreement import sound
 from robust0.auditing.attempts import Attempts
-from robust0.auditing.facts import Facts, read_checks, read_run
+from robust0.auditing.facts import Facts, read_checks, read_run_file
 from robust0.auditing.plan import Book
 from robust0.auditing.proof import CLEAN_IMAGES, REPORT, check_seal, seal
 from robust0.auditing.rounds import plan_of
-from robust0.auditing.summary import summarise
+from robust0.auditing.summary import summarise_audit
 from robust0.errors import RunError
 from robust0.files import atomic, write_text
 from robust0.records import CLEAN, Report, Results, RunInfo, Verdict
@@ -38,7 +38,7 @@ def ordered(facts: Facts, images: Sequence[int], book: Book) -> list[Verdict]:
     return [verdict for verdict in found if verdict is not None]
 
 
-def examples(
+def kept_images(
     facts: Facts, images: Sequence[int], book: Book, image_shape: tuple[int, int, int]
 ) -> list[int]:
     """The images whose clean pixels are kept: all, or of large ones some that fell first."""
@@ -83,7 +83,7 @@ def conclude(
     """Merge what all processes left, write the report and seal it; being killed loses nothing."""
     clock = store.read_clock(folder)  # before the parts' own are merged into the first
     merge_parts(folder, verdicts)
-    start = read_run(folder)
+    start = read_run_file(folder)
     info = run_info(start.started, start.command, clock, processes, versions)
     report = Report(results=results, run=info)
     with writing(folder):
@@ -96,8 +96,8 @@ def conclude(
 
 def merge_parts(folder: Path, verdicts: Sequence[Verdict]) -> None:
     """One verdicts.jsonl and one attempts.safetensors from what all processes wrote."""
-    run = read_run(folder)
-    store.merge(folder, verdicts, Attempts(run.facts.settings.unit, run.image_shape, {}))
+    run = read_run_file(folder)
+    store.merge_parts(folder, verdicts, Attempts(run.facts.settings.unit, run.image_shape, {}))
 
 
 def run_info(
@@ -139,7 +139,7 @@ def write_report(folder: Path, report: Report) -> None:
 
 def rebuild_report(folder: Path) -> Report:
     """Fold report.json anew from the verdicts of a finished run, and write it."""
-    run, verdicts = read_run(folder), sound(store.read_verdicts(folder), folder)
+    run, verdicts = read_run_file(folder), sound(store.read_verdicts(folder), folder)
     book = Book()
     book.add(verdicts)
     images = [verdict.image for verdict in verdicts if verdict.attack == CLEAN]
@@ -156,7 +156,7 @@ def rebuild_report(folder: Path) -> Report:
         info = Report.model_validate_json(path.read_bytes()).run
     else:
         info = run_info(run.started, run.command, store.read_clock(folder), run.processes, {})
-    results = summarise(run.facts, ordered(run.facts, images, book), flags)
+    results = summarise_audit(run.facts, ordered(run.facts, images, book), flags)
     report = Report(results=results, run=info)
     write_report(folder, report)
     seal(folder)  # anew only if this version says something else of the same verdicts

@@ -29,7 +29,7 @@ CONTROL_SHARE = 0.05  # that may survive an unlimited budget
 Fetch = Callable[[Sequence[int]], tuple[Tensor, Tensor, Tensor]]
 
 
-def check(
+def check_behaviour(
     oracle: Oracle, fetch: Fetch, first: Sequence[int], correct: Sequence[int], threat: Threat,
     seed: int,
 ) -> Iterator[Flag]:  # fmt: skip
@@ -43,7 +43,7 @@ def check(
         threat: the largest budget of the run.
         seed: of the random starts.
     """
-    images, labels, _ = fetch(first[: oracle.rows])
+    images, labels, _ = fetch(first[: oracle.batch_size])
     with _autograd_calls() as calls:
         logits = oracle.exact(images)
     calls += _calls_under_gradients(oracle, images, labels)
@@ -135,8 +135,8 @@ def _bad_gradients(
     """
     zeros = infinite = 0
     attack, stream = SparsePGD(), Stream.of("flags", seed)
-    for place in range(0, len(positions), oracle.rows):
-        images, labels, ids = fetch(positions[place : place + oracle.rows])
+    for place in range(0, len(positions), oracle.batch_size):
+        images, labels, ids = fetch(positions[place : place + oracle.batch_size])
         start = attack.ask(attack.start(Rows(images, labels, ids, threat, stream, 0)))
 
         def objective(logits: Tensor, labels: Tensor = labels) -> Tensor:

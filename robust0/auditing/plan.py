@@ -11,7 +11,7 @@ Stage = tuple[Amount, str]  # (budget, attack)
 T = TypeVar("T")
 
 
-def spread(items: Sequence[T], count: int) -> list[T]:
+def evenly(items: Sequence[T], count: int) -> list[T]:
     """This many, evenly spread, in their order; all if there are no more."""
     count = min(count, len(items))
     return [items[place * len(items) // count] for place in range(count)]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from robust0.attacks.judge import judge, spread
+from robust0.attacks.judge import judge, logit_spread
 from robust0.losses import margin
 from robust0.models.fast.oracle import Oracle
 from robust0.threats import Threat
@@ -34,7 +34,7 @@ def prune(
     A step is kept if the judge still calls the image fooled, and not by a hair: what is stored must
     not flip where it is loaded.
     """
-    scale = spread(oracle.exact(clean))
+    scale = logit_spread(oracle.exact(clean))
     arrays = clean.cpu().numpy()
     painted = [attempt.paint(image) for attempt, image in zip(attempts, arrays, strict=True)]
     hits = torch.stack([torch.from_numpy(image) for image in painted]).to(clean.device)
@@ -45,7 +45,7 @@ def prune(
         kept: list[bool] = (verdict.fooled & ~verdict.fragile).tolist()
         return kept
 
-    smaller = threat.shrink(clean, hits, _slope(oracle, hits, labels), holds, oracle.rows)
+    smaller = threat.shrink(clean, hits, _slope(oracle, hits, labels), holds, oracle.batch_size)
     verdict = judge(oracle, threat, clean, smaller, labels, scale)
     columns = zip(
         clean, smaller, verdict.fooled.tolist(), verdict.distance.tolist(),
@@ -58,7 +58,9 @@ def prune(
 def _slope(oracle: Oracle, hits: Tensor, labels: Tensor) -> Tensor:
     """The gradient of the margin at the hits; a gradient call takes at most so many rows."""
     slopes = []
-    for part, wanted in zip(hits.split(oracle.rows), labels.split(oracle.rows), strict=True):
+    for part, wanted in zip(
+        hits.split(oracle.batch_size), labels.split(oracle.batch_size), strict=True
+    ):
 
         def objective(logits: Tensor, wanted: Tensor = wanted) -> Tensor:
             return margin(logits, wanted)

@@ -15,16 +15,16 @@ from robust0.auditing.again import UNSTEADY, Recall
 from robust0.auditing.agreement import sound
 from robust0.auditing.attempts import Attempts
 from robust0.auditing.facts import check_identity, read_checks, write_checks
-from robust0.auditing.flags import CONTROL_IMAGES, check
+from robust0.auditing.flags import CONTROL_IMAGES, check_behaviour
 from robust0.auditing.guards import enough_memory, searching
 from robust0.auditing.heartbeat import LifeSigns, beating
 from robust0.auditing.interval import accuracy
 from robust0.auditing.job import AuditJob
-from robust0.auditing.plan import Book, Stage, spread
+from robust0.auditing.plan import Book, Stage, evenly
 from robust0.auditing.progress import PassMeter, Tally, hit_found
 from robust0.auditing.store import Store
-from robust0.auditing.summary import summarise
-from robust0.auditing.verdicts import clean_verdicts, decide
+from robust0.auditing.summary import summarise_audit
+from robust0.auditing.verdicts import clean_verdicts, verdicts_of
 from robust0.distributed import World
 from robust0.events import (
     AttackDone,
@@ -47,7 +47,7 @@ DRAW_SECONDS = 0.25  # between two progress events
 POLL_SECONDS = 0.2  # while waiting for other processes
 
 
-def run(job: AuditJob, world: World, *, resume: bool) -> Iterator[AuditEvent]:
+def run_audit(job: AuditJob, world: World, *, resume: bool) -> Iterator[AuditEvent]:
     """Audit to the end, or to the first signal; the run directory always holds a way to go on."""
     if resume and job.folder is not None:
         check_identity(job.folder, job.identity)
@@ -115,10 +115,10 @@ class _Run:
         """Which images the model gets right; only those are attacked."""
         due = [image for image in self.mine if not self.book.knows((0, CLEAN), image)]
         threat = self.job.threat(self.plan.budgets[0])
-        for start in range(0, len(due), self.oracle.rows):
+        for start in range(0, len(due), self.oracle.batch_size):
             if self._stopping():
                 return
-            part = due[start : start + self.oracle.rows]
+            part = due[start : start + self.oracle.batch_size]
             images, labels, ids = self._fetch([self.position[image] for image in part])
             verdict = judge(self.oracle, threat, images, images, labels)
             found = clean_verdicts(verdict, ids.tolist(), labels.tolist(), threat.unit)
@@ -139,10 +139,12 @@ class _Run:
         if known is None:
             correct = [self.position[image] for image in self.ids if image in self.book.correct]
             # Spread: the first ones may all be of one class.
-            some = spread(range(len(self.ids)), self.oracle.rows)
-            right = spread(correct, CONTROL_IMAGES)
+            some = evenly(range(len(self.ids)), self.oracle.batch_size)
+            right = evenly(correct, CONTROL_IMAGES)
             threat = self.job.threat(self.plan.budgets[0])
-            known = tuple(check(self.oracle, self._fetch, some, right, threat, self.job.seed))
+            known = tuple(
+                check_behaviour(self.oracle, self._fetch, some, right, threat, self.job.seed)
+            )
             self._keep_flags(known)
         self.flags = known
         yield from (FlagRaised(flag) for flag in known)
@@ -156,7 +158,7 @@ class _Run:
 
     def _first(self) -> tuple[Tensor, Tensor, Tensor]:
         """The images of one model call."""
-        return self._fetch(spread(range(len(self.ids)), self.oracle.rows))
+        return self._fetch(evenly(range(len(self.ids)), self.oracle.batch_size))
 
     # -- one attack at one budget ----------------------------------------------------------------
 
@@ -204,7 +206,7 @@ class _Run:
             images_, labels, _ = self._fetch([self.position[image] for image in images])
             return images_, labels
 
-        verdicts, attempts = decide(
+        verdicts, attempts = verdicts_of(
             self.oracle, threat, stage, attack.revision, outcomes, images_of
         )
         held = Attempts(threat.unit, self.job.data.image_shape, attempts)
@@ -278,7 +280,7 @@ class _Run:
         job = self.job
         yield from self._ask_again()
         verdicts = finish.ordered(job.facts, self.ids, self.book)
-        results = summarise(job.facts, verdicts, self.flags)
+        results = summarise_audit(job.facts, verdicts, self.flags)
         for flag in results.flags[len(self.flags) :]:
             yield FlagRaised(flag)
         if job.folder is None:
@@ -286,7 +288,7 @@ class _Run:
             info = finish.run_info(finish.now(), (), spent, self.world.size, versions())
             yield AuditFinished(Report(results=results, run=info), None, None)
             return
-        kept = finish.examples(job.facts, self.ids, self.book, job.data.image_shape)
+        kept = finish.kept_images(job.facts, self.ids, self.book, job.data.image_shape)
         images, labels, _ = self._fetch([self.position[image] for image in kept])
         pixels = (images * 255).round().to(torch.uint8).cpu().numpy()
         clean = finish.KeptImages(kept, labels.tolist(), pixels)

@@ -95,7 +95,7 @@ def read_run(folder: Path) -> RunData:
         raise damaged(path, str(problem)) from problem
     check_seal(folder)
     verdicts = {store.key_of(verdict): verdict for verdict in lines}
-    run = RunData(folder, report, verdicts, facts.read_run(folder))
+    run = RunData(folder, report, verdicts, facts.read_run_file(folder))
     expected = report.results.subject.images
     if len(run.images) != expected:
         raise damaged(path, f"it has {len(run.images)} images, {REPORT} has {expected}")

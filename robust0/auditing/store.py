@@ -201,7 +201,7 @@ def check_files(folder: Path) -> None:
     proof.check_flags(folder)
 
 
-def merge(folder: Path, verdicts: Iterable[Verdict], attempts_of: Attempts) -> None:
+def merge_parts(folder: Path, verdicts: Iterable[Verdict], attempts_of: Attempts) -> None:
     """Bring the parts of all processes into verdicts.jsonl and attempts.safetensors.
 
     Nothing is removed before its merged copy is durable; being killed in between loses nothing.

@@ -25,7 +25,7 @@ from robust0.records import (
 )
 
 
-def summarise(facts: Facts, verdicts: Sequence[Verdict], flags: Sequence[Flag]) -> Results:
+def summarise_audit(facts: Facts, verdicts: Sequence[Verdict], flags: Sequence[Flag]) -> Results:
     """The results of a complete run.
 
     Args:

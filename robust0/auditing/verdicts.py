@@ -35,7 +35,7 @@ def clean_verdicts(
     ]  # fmt: skip
 
 
-def decide(
+def verdicts_of(
     oracle: Oracle,
     threat: Threat,
     stage: Stage,
@@ -50,8 +50,8 @@ def decide(
     """
     hits = [outcome for outcome in outcomes if outcome.fooled]
     smaller: dict[int, SmallerHit] = {}
-    for start in range(0, len(hits), oracle.rows):
-        part = hits[start : start + oracle.rows]
+    for start in range(0, len(hits), oracle.batch_size):
+        part = hits[start : start + oracle.batch_size]
         clean, labels = images_of([hit.image for hit in part])
         found = prune(oracle, threat, clean, [hit.attempt for hit in part], labels)
         smaller |= {hit.image: less for hit, less in zip(part, found, strict=True) if less.fooled}

@@ -137,7 +137,7 @@ class _Seen:
         return all(shown == label for _, shown in self.look(masks))
 
 
-def visible(owner: Tensor, masks: Sequence[Mask]) -> Tensor:
+def visible_pixels(owner: Tensor, masks: Sequence[Mask]) -> Tensor:
     """(M, H * W) bool: what each mask leaves of the pixels, given the lattice of each pixel."""
     hidden = [torch.isin(owner, owner.new_tensor(mask)) for mask in masks]
     return ~torch.stack(hidden)

@@ -4,10 +4,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from robust0.certificates.votes import Certified, ranked
+from robust0.certificates.votes import CertifiedAnswer, vote_keys
 
 
-def run_off(scores: Tensor) -> Certified:
+def run_off(scores: Tensor) -> CertifiedAnswer:
     """The answer of the run-off and its exact certified radius in views.
 
     The rule is that of Hammoudeh & Lowd (arXiv 2302.11628). A view's scores rank the classes; it
@@ -25,13 +25,13 @@ def run_off(scores: Tensor) -> Certified:
     Args:
         scores: (B, T, K) int64, for example quantised logits.
     """
-    keys = ranked(scores)
+    keys = vote_keys(scores)
     ballots = one_hot(keys.argmax(dim=2), scores.shape[2])
     counts = ballots.sum(dim=1)
-    labels = _winner(keys, ranked(counts))
+    labels = _winner(keys, vote_keys(counts))
     prefers = keys.gather(2, labels[:, None, None].expand(-1, scores.shape[1], 1)) > keys
     broken = torch.minimum(_knocked_out(counts, labels), _beaten(counts, ballots, prefers, labels))
-    return Certified(labels, broken - 1)
+    return CertifiedAnswer(labels, broken - 1)
 
 
 def _winner(keys: Tensor, order: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ _LIMIT = 2.0**40
 
 
 @dataclass(frozen=True, slots=True)
-class Certified:
+class CertifiedAnswer:
     """What a voting rule answers, and for how many changed views the answer is proved to stay."""
 
     labels: Tensor  # (B,) int64
@@ -41,7 +41,7 @@ def shares(probabilities: Tensor, whole: int) -> Tensor:
     return scaled.round().clamp(0, whole).to(torch.int64)
 
 
-def ranked(counts: Tensor) -> Tensor:
+def vote_keys(counts: Tensor) -> Tensor:
     """Keys (..., K) in the order of the integers given; equal ones fall with the label.
 
     No two keys of a row are equal. This is the one place where ties are broken: predicting and
@@ -57,10 +57,10 @@ def ranked(counts: Tensor) -> Tensor:
 
 def leader(counts: Tensor) -> Tensor:
     """The class with the largest entry along the last dimension, the smallest label of equals."""
-    return ranked(counts).argmax(dim=-1)
+    return vote_keys(counts).argmax(dim=-1)
 
 
-def plurality(votes: Tensor, classes: int) -> Certified:
+def plurality(votes: Tensor, classes: int) -> CertifiedAnswer:
     """The class with most votes.
 
     With n_c votes for c, B overtakes the answer A if n_B >= n_A + [B > A]. A changed view moves
@@ -74,10 +74,10 @@ def plurality(votes: Tensor, classes: int) -> Certified:
     counts = one_hot(votes, classes).sum(dim=1)
     labels = leader(counts)
     lead = counts.gather(1, labels[:, None]) - counts - _before(labels, classes)
-    return Certified(labels, _least(lead.div(2, rounding_mode="floor"), labels))
+    return CertifiedAnswer(labels, _least(lead.div(2, rounding_mode="floor"), labels))
 
 
-def soft(portions: Tensor, whole: int) -> Certified:
+def soft(portions: Tensor, whole: int) -> CertifiedAnswer:
     """The class with the largest sum of integer shares.
 
     A changed view can move p_A - p_B from its value down to -``whole``, and no lower. The best r
@@ -99,7 +99,7 @@ def soft(portions: Tensor, whole: int) -> Certified:
     losses = (margins + whole).sort(dim=1, descending=True).values.cumsum(dim=1)
     left = margins.sum(dim=1, keepdim=True) - losses
     held = left >= _before(labels, portions.shape[2])[:, None]
-    return Certified(labels, _least(held.sum(dim=1), labels))
+    return CertifiedAnswer(labels, _least(held.sum(dim=1), labels))
 
 
 def _before(labels: Tensor, classes: int) -> Tensor:

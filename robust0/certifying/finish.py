@@ -12,7 +12,7 @@ from robust0.auditing.store import read_clock
 from robust0.certifying import store
 from robust0.certifying.bracket import bracket_of, check_matching
 from robust0.certifying.facts import CertifyFacts, read_certify_run
-from robust0.certifying.summary import summarise
+from robust0.certifying.summary import summarise_proofs
 from robust0.files import write_text
 from robust0.lazy import torch
 from robust0.proofs import Bracket, CertificateReport, Proof, Trial
@@ -60,7 +60,7 @@ def conclude(
     from robust0.models.metadata import versions  # brings torch, which readers of runs do without
 
     bracket = _bracket(job, proofs)
-    results = summarise(job.facts, proofs, trials, bracket)
+    results = summarise_proofs(job.facts, proofs, trials, bracket)
     if job.folder is None:
         info = run_info(now(), (), clock.read(), processes, versions())
         return CertificateReport(results=results, run=info)
@@ -72,7 +72,7 @@ def conclude(
         if bracket is not None:
             write_text(job.folder / BRACKET, bracket.model_dump_json(indent=1) + "\n")
         write_certificate(job.folder, report)
-    store.drop_parts(job.folder)
+    store.drop_proof_parts(job.folder)
     job.write_reports(job.folder)
     return report
 

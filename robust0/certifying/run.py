@@ -7,7 +7,7 @@ import torch
 
 from robust0.auditing.guards import enough_memory, searching
 from robust0.auditing.interval import accuracy
-from robust0.auditing.run import run as run_audit
+from robust0.auditing.run import run_audit as run_audit
 from robust0.certify_events import (
     CertifyEvent,
     CertifyFinished,
@@ -19,7 +19,7 @@ from robust0.certifying import finish
 from robust0.certifying.facts import check_same_run
 from robust0.certifying.job import CertifyJob
 from robust0.certifying.store import PROOFS, TRIALS, Log
-from robust0.certifying.trying import Group, attack_group, chosen
+from robust0.certifying.trying import Group, attack_group, tried_proofs
 from robust0.distributed import World
 from robust0.events import AuditEvent, AuditFinished
 from robust0.interrupt import Interrupt
@@ -147,7 +147,7 @@ class _CertifyRun:
 
     def _groups(self, name: str) -> list[Group]:
         proofs = [self.proofs[image] for image in self.ids]
-        return chosen(proofs, name, self.job.facts.settings.tried, self.job.attack_rows)
+        return tried_proofs(proofs, name, self.job.facts.settings.tried, self.job.attack_rows)
 
     def _keys(self) -> Iterator[TrialKey]:
         """Every trial of the run, in order."""

@@ -15,7 +15,7 @@ from robust0.auditing.rundata import CleanImages, damaged, read_clean
 from robust0.certifying.facts import CertifyRunFile, read_certify_run
 from robust0.certifying.finish import BRACKET, REPORT, write_certificate
 from robust0.certifying.store import PROOFS, TRIALS, read_log
-from robust0.certifying.summary import summarise
+from robust0.certifying.summary import summarise_proofs
 from robust0.errors import RunError
 from robust0.proofs import Bracket, CertificateReport, Proof, Trial
 
@@ -40,7 +40,7 @@ def read_certificate_run(folder: Path) -> CertificateRun:
     info, report = read_certify_run(folder), read_certificate(folder)
     proofs = tuple(read_log(folder, PROOFS, Proof))
     trials = read_log(folder, TRIALS, Trial)
-    expected = summarise(info.facts, proofs, trials, report.results.bracket)
+    expected = summarise_proofs(info.facts, proofs, trials, report.results.bracket)
     if len(proofs) != info.facts.subject.images or expected != report.results:
         raise damaged(folder / REPORT, "its numbers do not follow from the proofs beside it")
     return CertificateRun(folder, report, proofs, info)
@@ -67,6 +67,8 @@ def rebuild_certificate(folder: Path) -> CertificateReport:
     if (folder / BRACKET).exists():
         bracket = Bracket.model_validate_json((folder / BRACKET).read_bytes())
     proofs, trials = read_log(folder, PROOFS, Proof), read_log(folder, TRIALS, Trial)
-    report = CertificateReport(results=summarise(info.facts, proofs, trials, bracket), run=times)
+    report = CertificateReport(
+        results=summarise_proofs(info.facts, proofs, trials, bracket), run=times
+    )
     write_certificate(folder, report)
     return report

@@ -99,12 +99,12 @@ def read_log(folder: Path, name: str, model: type[M]) -> list[M]:
     return found
 
 
-def drop_parts(folder: Path) -> None:
+def drop_proof_parts(folder: Path) -> None:
     """Remove the parts after a merge."""
     shutil.rmtree(folder / PARTS, ignore_errors=True)
 
 
-def clear_stale(folder: Path) -> None:
+def clear_leftovers(folder: Path) -> None:
     """Delete temporary files a killed process left; for the leading process."""
     for place in (folder, folder / PARTS):
         if place.is_dir():

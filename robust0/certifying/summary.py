@@ -17,7 +17,7 @@ from robust0.proofs import (
 )
 
 
-def summarise(
+def summarise_proofs(
     facts: CertifyFacts,
     proofs: Sequence[Proof],
     trials: Sequence[Trial],

@@ -29,7 +29,7 @@ class Group:
     images: tuple[int, ...]
 
 
-def chosen(proofs: Sequence[Proof], classifier: str, most: int, rows: int) -> list[Group]:
+def tried_proofs(proofs: Sequence[Proof], classifier: str, most: int, rows: int) -> list[Group]:
     """Up to ``most`` certified answers, by radius.
 
     Radii take turns, the most frequent first, each with one call's worth of rows, so that few

@@ -184,10 +184,10 @@ def audit(
     check_audit(options, device)
     loading("audit")
     from robust0.commands.audit import open_audit
-    from robust0.device import resolve
+    from robust0.device import resolve_device
     from robust0.distributed import local_device, world
 
-    place = local_device(resolve(device))
+    place = local_device(resolve_device(device))
     command = ("robust0", *sys.argv[1:])
     with world(place) as group, ExitStack() as stack:
         with transfer_bars() as show:
@@ -203,13 +203,13 @@ def _run(
     job: "AuditJob", group: "World", form: ReportFormat, *, resume: bool, dry_run: bool
 ) -> "Report | None":
     """Announce the audit and run it; its report, for the leading process of a finished run."""
-    from robust0.auditing.estimate import plan
-    from robust0.auditing.run import run
+    from robust0.auditing.estimate import cost_plan
+    from robust0.auditing.run import run_audit
     from robust0.events import AuditFinished
     from robust0.views.audit import audit_view
     from robust0.views.audit_plan import show_plan
 
-    planned = plan(job, group)
+    planned = cost_plan(job, group)
     if group.leads:
         show_plan(planned, form, as_data=dry_run)
     if dry_run:
@@ -217,7 +217,7 @@ def _run(
     report: Report | None = None
     plain = form is ReportFormat.PLAIN
     with audit_view(plain=plain, silent=not group.leads) as view:
-        for event in run(job, group, resume=resume):
+        for event in run_audit(job, group, resume=resume):
             view.show(event)
             if isinstance(event, AuditFinished):
                 if event.interrupted is not None:

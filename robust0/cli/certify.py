@@ -125,10 +125,10 @@ def certify(
     check_certify(options, device)
     output.loading("certify")
     from robust0.commands.certify import open_certify
-    from robust0.device import resolve
+    from robust0.device import resolve_device
     from robust0.distributed import local_device, world
 
-    place = local_device(resolve(device))
+    place = local_device(resolve_device(device))
     with world(place) as group, ExitStack() as stack:
         with output.transfer_bars() as show:
             job, resuming = stack.enter_context(

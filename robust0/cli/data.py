@@ -11,7 +11,7 @@ from robust0.cli.helping import examples
 from robust0.cli.options import DataDir, Form
 from robust0.data.catalogue import DATASETS
 from robust0.data.datasets import in_cache, open_dataset
-from robust0.data.datasets import pull as pull_dataset
+from robust0.data.datasets import pull_data as pull_dataset
 from robust0.views import output
 from robust0.views.output import OutputFormat
 from robust0.views.tables import mapping, table

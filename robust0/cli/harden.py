@@ -11,7 +11,7 @@ from robust0.cli.options import Compile, DataDir, Device, Factory, Out, Override
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from robust0.commands.harden import Prepared
+    from robust0.commands.harden import PreparedRun
     from robust0.distributed import World
 
 
@@ -106,12 +106,12 @@ def harden(
     check_harden(options, device)
     loading("harden")
     from robust0.commands.harden import prepare
-    from robust0.commands.harden_seeds import begin, runs_of, summarise
-    from robust0.device import resolve
+    from robust0.commands.harden_seeds import begin_seeds, runs_of, summarise_seeds
+    from robust0.device import resolve_device
     from robust0.distributed import local_device, world
     from robust0.views.harden_plan import show_training_plan
 
-    place = local_device(resolve(device))
+    place = local_device(resolve_device(device))
     with world(place) as group:
         wanted = runs_of(options, group)
         begun = wanted.begun
@@ -124,21 +124,25 @@ def harden(
                 return
             if wanted.folder is not None and not begun:
                 if group.leads:
-                    begin(wanted)
+                    begin_seeds(wanted)
                 prepared, begun = replace(prepared, resuming=True), True
             if wanted.folder is not None and group.leads:
                 note(f"seed {prepared.job.seed}, in {prepared.job.folder}")
             _train(prepared, group, wanted.folder)
         if wanted.folder is not None and group.leads:
-            table(f"{wanted.folder}: reserved images", summarise(wanted.folder), OutputFormat.AUTO)
+            table(
+                f"{wanted.folder}: reserved images",
+                summarise_seeds(wanted.folder),
+                OutputFormat.AUTO,
+            )
 
 
-def _train(prepared: "Prepared", group: "World", together: "Path | None") -> None:
+def _train(prepared: "PreparedRun", group: "World", together: "Path | None") -> None:
     """One run to its end, with its view and its curves."""
     from robust0.commands.harden import next_audit, opened
     from robust0.events import TrainFinished
     from robust0.runs.folder import read_lines
-    from robust0.training.loop import run
+    from robust0.training.loop import run_training
     from robust0.training.tensorboard import Scalars
     from robust0.views.curves import draw_curves
     from robust0.views.harden import train_view
@@ -149,7 +153,7 @@ def _train(prepared: "Prepared", group: "World", together: "Path | None") -> Non
     with opened(prepared, group):
         with train_view(silent=not group.leads) as view:
             scalars = Scalars(job.folder) if group.leads else None
-            for event in run(job, group, resume=prepared.resuming):
+            for event in run_training(job, group, resume=prepared.resuming):
                 view.show(event)
                 if scalars is not None:
                     scalars.show(event)

@@ -23,10 +23,10 @@ def recheck_run(folder: Path, options: "AuditOptions", device: str, form: Report
         )
     loading("audit")
     from robust0.commands.recheck import recheck, require_held
-    from robust0.device import resolve
+    from robust0.device import resolve_device
 
     with transfer_bars() as show:
-        found = recheck(folder, options.factory, resolve(device), options.data_dir, show)
+        found = recheck(folder, options.factory, resolve_device(device), options.data_dir, show)
     shown = OutputFormat(form.value) if form.value in set(OutputFormat) else OutputFormat.PLAIN
     table(f"hits of {folder}", [row.row() for row in found], shown)
     require_held(found, folder)

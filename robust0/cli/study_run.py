@@ -43,10 +43,10 @@ def run_part(
 
     loading(f"study {part}")
     from robust0.commands.study import open_scope
-    from robust0.device import resolve
+    from robust0.device import resolve_device
 
     with transfer_bars() as show:
-        scope = open_scope(asked(), resolve(device), show)
+        scope = open_scope(asked(), resolve_device(device), show)
     finish(build(scope), out, form)
 
 

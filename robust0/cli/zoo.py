@@ -84,9 +84,9 @@ def show_command(name: Id, zoo: Zoo = None, form: Form = OutputFormat.AUTO) -> N
     from robust0.views.zoo import show_card
     from robust0.wording import shown_budgets
     from robust0.zoo.documents import read_json
-    from robust0.zoo.fetch import attachment, drive, find
+    from robust0.zoo.fetch import attachment, drive, find_card
 
-    found = find(name, zoo)
+    found = find_card(name, zoo)
     _say_stale(found)
     path = drive(attachment(found, "report"))
     report = read_json(path, Report, upgrades.report)
@@ -111,10 +111,10 @@ def show_command(name: Id, zoo: Zoo = None, form: Form = OutputFormat.AUTO) -> N
 @app.command("pull", epilog=examples("robust0 zoo pull cifar10-w16-e20-fast-ls-l0"))
 def pull_command(name: Id, zoo: Zoo = None) -> None:
     """Bring a model's weights here, resumed and verified; prints their path."""
-    from robust0.zoo.fetch import drive, find, weights
+    from robust0.zoo.fetch import drive, find_card, weights
 
     with output.transfer_bars() as show:
-        found = find(name, zoo)
+        found = find_card(name, zoo)
         path = drive(weights(found), show)
     _say_stale(found)
     sys.stdout.write(f"{path}\n")
@@ -133,13 +133,13 @@ def verify_command(
 ) -> None:
     """Attack a model again as its card says and compare verdict by verdict; exit 1 if it fails."""
     from robust0.gate.baseline import Baseline
-    from robust0.gate.claims import compare, papers
+    from robust0.gate.claims import compare_claims, papers
     from robust0.records import Report
     from robust0.zoo.documents import read_json
-    from robust0.zoo.fetch import attachment, drive, find, weights
+    from robust0.zoo.fetch import attachment, drive, find_card, weights
 
     with output.transfer_bars() as show:
-        found = find(name, zoo)
+        found = find_card(name, zoo)
         path = drive(weights(found), show)
         report = read_json(drive(attachment(found, "report"), show), Report, upgrades.report)
         stored = read_json(drive(attachment(found, "verdicts"), show), Baseline, upgrades.baseline)
@@ -154,7 +154,9 @@ def verify_command(
     if problems:
         output.note(f"the claim of {name} does not hold: its card, report and verdicts disagree")
         raise typer.Exit(1)
-    result = compare(stored, _attacked_again(found.card, stored, path, full, device, data_dir))
+    result = compare_claims(
+        stored, _attacked_again(found.card, stored, path, full, device, data_dir)
+    )
     lines = (*(proved.lines if proved and not isinstance(proved, list) else ()), *result.lines)
     rows = [{key: getattr(line, key) for key in _COLUMNS} | {"holds": line.holds} for line in lines]
     table(f"{name}: images that withstand, claimed and found", rows, form)
@@ -174,7 +176,7 @@ def _attacked_again(
     output.loading("zoo verify")
     from robust0.auditing.rundata import read_run
     from robust0.commands.verify import open_verification
-    from robust0.device import resolve
+    from robust0.device import resolve_device
     from robust0.gate.baseline import of_run
     from robust0.gate.decide import loose_differences
 
@@ -182,8 +184,8 @@ def _attacked_again(
         folder = Path(name)
         with output.transfer_bars() as show:
             job = open_verification(
-                card, stored, path, folder, full=full, device=resolve(device), data_dir=data_dir,
-                progress=show,
+                card, stored, path, folder, full=full, device=resolve_device(device),
+                data_dir=data_dir, progress=show,
             )  # fmt: skip
         _attack(job)
         again = of_run(read_run(folder))
@@ -239,13 +241,13 @@ app.command(
 
 
 def _attack(job: "AuditJob") -> None:
-    from robust0.auditing.run import run
+    from robust0.auditing.run import run_audit
     from robust0.distributed import World
     from robust0.events import AuditFinished
     from robust0.views.audit import audit_view
 
     with audit_view() as view:
-        for event in run(job, World(), resume=False):
+        for event in run_audit(job, World(), resume=False):
             if not isinstance(event, AuditFinished):  # which would name a folder about to vanish
                 view.show(event)
             elif event.interrupted is not None:

@@ -57,12 +57,12 @@ def certified_again(
         return problems
     output.loading("zoo verify")
     from robust0.commands.zoo_certificate import open_proof, prove_again
-    from robust0.device import resolve
+    from robust0.device import resolve_device
 
     with output.transfer_bars() as show:
         job = open_proof(
-            found.card, stored, weights, full=full, device=resolve(device), data_dir=data_dir,
-            progress=show,
+            found.card, stored, weights, full=full, device=resolve_device(device),
+            data_dir=data_dir, progress=show,
         )  # fmt: skip
     result = compare_certificates(stored, prove_again(job))
     same = result.verdicts - result.differing

@@ -37,10 +37,10 @@ def convert(
     if not source.is_file():
         raise ModelError(f"there is no file {source}", "give the path of a .pth or .pt file")
     output.loading("zoo convert")
-    from robust0.models.adapt import plan
+    from robust0.models.adapt import adaptation_plan
     from robust0.models.convert import convert as convert_file
 
-    chosen = plan(
+    chosen = adaptation_plan(
         arch,
         image_shape=(channels, image_size, image_size),
         classes=classes,

@@ -16,7 +16,7 @@ from robust0.auditing.facts import (
     RunFile,
     check_facts,
     check_identity,
-    read_run,
+    read_run_file,
     write_run,
 )
 from robust0.auditing.job import AuditJob
@@ -26,7 +26,7 @@ from robust0.commands.audit_recipe import (
     budgets_of,
     check_floors,
     data_name,
-    resolve,
+    resolve_audit,
 )
 from robust0.commands.build_audit import AuditRequest, build_audit
 from robust0.commands.early import SECTIONS, refuse_changes, refuse_used
@@ -38,7 +38,7 @@ from robust0.data.imageset import FileSet
 from robust0.distributed import World
 from robust0.events import Transfer
 from robust0.files import write_text
-from robust0.recipes.load import Resolved, dump_recipe, load_recipe, section_hash
+from robust0.recipes.load import ResolvedRecipe, dump_recipe, load_recipe, section_hash
 from robust0.records import Amount
 from robust0.registry import only_named
 from robust0.runs.folder import owned, writing
@@ -115,12 +115,12 @@ def _like(options: AuditOptions) -> AuditOptions:
 
 def _fresh(
     options: AuditOptions, device: torch.device, progress: Callable[[Transfer], None]
-) -> tuple[AuditJob, Resolved]:
+) -> tuple[AuditJob, ResolvedRecipe]:
     reference = find_model(options.model, options.factory, progress)
     name, warnings = data_name(options, reference)
     known = reference.metadata.eval_budget if reference.metadata is not None else None
     asked = budgets_of(options.eps, options.unit, None if options.says_budget else known)
-    resolved = resolve(options, reference, name, asked)
+    resolved = resolve_audit(options, reference, name, asked)
     budgets = asked[0] if asked else (resolved.recipe.threat.budget,)
     job = _build(options, resolved, reference, budgets, device, progress, warnings)
     return job, resolved
@@ -128,10 +128,10 @@ def _fresh(
 
 def _recalled(
     options: AuditOptions, device: torch.device, progress: Callable[[Transfer], None]
-) -> tuple[AuditJob, Resolved]:
+) -> tuple[AuditJob, ResolvedRecipe]:
     """The job of a run, from its own recipe and options; only files and hardware may change."""
     folder = options.resume or Path()
-    run = read_run(folder)
+    run = read_run_file(folder)
     refuse_changes(options)
     kept: dict[str, Any] = dict(run.options)
     require_factory(folder, kept["factory"], options.factory)
@@ -151,7 +151,7 @@ def _recalled(
 
 def _build(
     options: AuditOptions,
-    resolved: Resolved,
+    resolved: ResolvedRecipe,
     reference: ModelReference,
     budgets: tuple[Amount, ...],
     device: torch.device,
@@ -175,7 +175,7 @@ def _build(
         choice=choice,
         recipe=section_hash(recipe, *SECTIONS),
         thorough=options.thorough,
-        rows=options.batch_size,
+        batch_size=options.batch_size,
         precision=options.precision,
         compile=options.compile,
         notes=tuple(notes),
@@ -194,7 +194,7 @@ def _fresh_folder(job: AuditJob, moment: int) -> Path:
 def _remember(
     folder: Path,
     job: AuditJob,
-    resolved: Resolved,
+    resolved: ResolvedRecipe,
     options: AuditOptions,
     command: tuple[str, ...],
     processes: int,

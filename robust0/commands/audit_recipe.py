@@ -13,7 +13,7 @@ from robust0.auditing.facts import Facts
 from robust0.data.datasets import in_cache
 from robust0.errors import DataError, RecipeError
 from robust0.gate.metrics import Floor
-from robust0.recipes.load import Resolved, load_recipe, recipe_of
+from robust0.recipes.load import ResolvedRecipe, load_recipe, recipe_of
 from robust0.recipes.schema import threat_changes
 from robust0.records import CLEAN, Unit
 from robust0.threats import Threat
@@ -130,12 +130,12 @@ def data_name(options: AuditOptions, named: "ModelReference") -> tuple[str | Non
     return name, ()
 
 
-def resolve(
+def resolve_audit(
     options: AuditOptions,
     named: "ModelReference",
     data: str | None,
     asked: tuple[tuple[int, ...], Unit] | None,
-) -> Resolved:
+) -> ResolvedRecipe:
     """The recipe of a fresh audit: the data's own, with the model, the data and the options in."""
     name = options.recipe or recipe_of(data)
     changes: dict[str, object] = {}

@@ -16,7 +16,7 @@ from robust0.commands.build_attacks import attack_entries, attack_facts, serving
 from robust0.data.imageset import ImageSet
 from robust0.device import search_precision, share_cores
 from robust0.errors import ModelError, RecipeError
-from robust0.models.fast.oracle import MIN_ROWS, Oracle
+from robust0.models.fast.oracle import MIN_BATCH, Oracle
 from robust0.recipes.schema import AuditSpec
 from robust0.records import CONVERGED, Amount, Settings, Subject, Unit
 from robust0.runs.subject import RunSubject
@@ -37,7 +37,7 @@ class AuditRequest:
     recipe: str  # hash of the settings that the audit depends on
     choice: str = "as given"  # how the images were chosen
     thorough: bool = False
-    rows: int | None = None  # images per model call; None: what suits the device
+    batch_size: int | None = None  # images per model call; None: what suits the device
     precision: Literal["auto", "fp32", "bf16"] = "auto"  # of the search
     compile: bool = False
     threads: int | None = None  # of one model call; None: what suits the device
@@ -52,7 +52,7 @@ def build_audit(request: AuditRequest) -> AuditJob:
     budgets = tuple(sorted(set(request.budgets), reverse=True))
     for budget in budgets:
         Threat.of(budget, unit).check(torch.empty(1, *data.image_shape, device="meta"))
-    rows = _rows(request.rows, data, device)
+    rows = _rows(request.batch_size, data, device)
     lanes, threads = share_cores(device, request.threads)
     precision = search_precision(request.precision, device)
     classes = check_model(network, data, rows, device)
@@ -118,9 +118,9 @@ _GPU_ROWS = (16, 32, 64, 128, 256, 512)
 
 
 def _rows(wanted: int | None, data: ImageSet, device: torch.device) -> int:
-    if wanted is not None and wanted < MIN_ROWS:
+    if wanted is not None and wanted < MIN_BATCH:
         raise RecipeError(
-            f"--batch-size must be at least {MIN_ROWS}, got {wanted}",
+            f"--batch-size must be at least {MIN_BATCH}, got {wanted}",
             "smaller calls round differently and are slower",
         )
     if wanted is not None:

@@ -42,7 +42,7 @@ class CertifyRequest:
     attack: bool = False  # the same classifier at these numbers of pixels, for the bracket
     seed: int = 0
     choice: str = "as given"  # how the images were chosen
-    rows: int | None = None
+    batch_size: int | None = None
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
@@ -54,8 +54,8 @@ def build_certify(request: CertifyRequest) -> CertifyJob:
     certifier = certifier_of(network, data.image_shape, pixels, request.sampling, subject.model)
     if not isinstance(network, Certifiable):
         raise TypeError("a certifier was made for something else")
-    if request.rows is not None and request.rows < 1:
-        raise RecipeError(f"--batch-size must be at least 1, got {request.rows}", "try 64")
+    if request.batch_size is not None and request.batch_size < 1:
+        raise RecipeError(f"--batch-size must be at least 1, got {request.batch_size}", "try 64")
     if request.tried < 0:
         raise RecipeError(f"--try must not be negative, got {request.tried}", "0 tries nothing")
     audit = _attacks(request, pixels)
@@ -84,10 +84,10 @@ def build_certify(request: CertifyRequest) -> CertifyJob:
         certifier=certifier,
         data=data,
         device=subject.device,
-        rows=request.rows or _ROWS[certifier.kind],
+        rows=request.batch_size or _ROWS[certifier.kind],
         threads=audit.threads,
         lanes=audit.oracle.lanes,
-        attack_rows=audit.oracle.rows,
+        attack_rows=audit.oracle.batch_size,
         trying=audit.attacks,
         tried=names if tried else (),
         facts=facts,
@@ -138,7 +138,7 @@ def _identity(
         "effort": settings.effort,
         "seed": settings.seed,
         "attacks of the same classifier": attack,
-        "rows per call of the attacks": audit.oracle.rows,
+        "images per call of the attacks": audit.oracle.batch_size,
         "device": settings.device,
         "torch": settings.torch,
     }

@@ -13,8 +13,8 @@ from robust0.data.datasets import open_dataset
 from robust0.data.imageset import ImageSet, side
 from robust0.errors import DataError, RecipeError
 from robust0.events import Transfer
-from robust0.models.checkpoint import Budget, save
-from robust0.recipes.load import Resolved, section_hash
+from robust0.models.checkpoint import Budget, save_checkpoint
+from robust0.recipes.load import ResolvedRecipe, section_hash
 from robust0.recipes.schema import DatasetSpec, ThreatSpec, TrainingSpec
 from robust0.rng import Stream
 from robust0.runs.network import TrainableNetwork, network_for
@@ -42,7 +42,7 @@ class TrainRequest:
     network: TrainableNetwork | None = None  # in the caller's hands; None: the recipe's model
 
 
-def build_training(resolved: Resolved, request: TrainRequest) -> TrainJob:
+def build_training(resolved: ResolvedRecipe, request: TrainRequest) -> TrainJob:
     """The job of a recipe; refuses what the data or the model cannot do."""
     recipe = resolved.recipe
     data = (request.images or _open(recipe.dataset, request)).to(request.device)
@@ -167,7 +167,7 @@ def _watch(spec: TrainingSpec, threat: Threat, *, stop: bool) -> Watch:
 class _Exporter:
     """Writes a checkpoint with everything an audit needs to know."""
 
-    resolved: Resolved
+    resolved: ResolvedRecipe
     network: TrainableNetwork
     data: ImageSet
     fingerprint: str
@@ -187,7 +187,7 @@ class _Exporter:
             seed=recipe.training.seed,
             metrics=metrics,
         )
-        save(path, module, metadata)
+        save_checkpoint(path, module, metadata)
 
 
 def _budget_notes(defended: Threat, trained: Threat) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from robust0.auditing.facts import RunFile, write_run
-from robust0.auditing.facts import read_run as read_audit_run
+from robust0.auditing.facts import read_run_file as read_audit_run
 from robust0.auditing.rundata import RECIPE
 from robust0.certifying.bracket import check_matching
 from robust0.certifying.classifiers import Sampling
@@ -25,8 +25,8 @@ from robust0.certifying.facts import (
 )
 from robust0.certifying.finish import AUDIT
 from robust0.certifying.job import CertifyJob
-from robust0.certifying.store import clear_stale
-from robust0.commands.audit_recipe import AuditOptions, data_name, resolve
+from robust0.certifying.store import clear_leftovers
+from robust0.commands.audit_recipe import AuditOptions, data_name, resolve_audit
 from robust0.commands.build_certify import CertifyRequest, attack_settings, build_certify
 from robust0.commands.certify_options import CertifyOptions, pixels_of, refuse_other_settings
 from robust0.commands.early import refuse_used
@@ -83,7 +83,7 @@ def open_certify(
     with owned(folder) if world.leads else nullcontext():
         if world.leads:
             if again:
-                clear_stale(folder)
+                clear_leftovers(folder)
             else:
                 _remember(job, folder, options, command, world.size)
             if job.audit is not None and not (folder / AUDIT / RUN).exists():
@@ -103,7 +103,7 @@ def _job(
         floors=options.floors,
     )  # fmt: skip
     name, warnings = data_name(like, reference)
-    recipe = resolve(like, reference, name, None).recipe
+    recipe = resolve_audit(like, reference, name, None).recipe
     wanted = recipe.audit.images
     whole = open_images(recipe.dataset, "test", options.data_dir, progress)
     data, choice = choose(whole, wanted)
@@ -118,7 +118,7 @@ def _job(
         effort=options.effort or ("quick" if options.attack else "smoke"),
         attack=options.attack,
         seed=seed,
-        rows=options.batch_size,
+        batch_size=options.batch_size,
         choice=choice,
         notes=(f"{whole.name} has only {len(whole):,} images: all are used",) if few else (),
         warnings=warnings,

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from robust0.auditing.facts import read_run as read_audit_run
+from robust0.auditing.facts import read_run_file as read_audit_run
 from robust0.certifying.facts import read_certify_run
 from robust0.commands.audit_recipe import budgets_of, require_said
-from robust0.commands.early import check_data, check_model, refuse_used
-from robust0.device import parse
+from robust0.commands.early import check_data_name, check_model_name, refuse_used
+from robust0.device import parse_device
 from robust0.errors import RecipeError, RunError
 from robust0.gate.metrics import Floor
 
@@ -53,15 +53,15 @@ class CertifyOptions:
 
 def check_certify(options: CertifyOptions, device: str) -> None:
     """Refuse what ``robust0 certify`` cannot run, as far as words tell."""
-    parse(device)
+    parse_device(device)
     if options.resume is not None:
         read_certify_run(options.resume)
         refuse_other_settings(options)
         return
     if options.floors:
         require_said(budget=True, data=options.says_data, whose="this certificate")
-    check_model(options.model, options.factory)
-    check_data(options.data, options.data_dir)
+    check_model_name(options.model, options.factory)
+    check_data_name(options.data, options.data_dir)
     if options.eps is not None:
         budgets_of(options.eps, "pixel", None)
     if options.alpha is not None and not 0 < options.alpha < 1:

@@ -70,9 +70,9 @@ def _cache() -> str:
 def _hardware() -> Iterator[tuple[str, str]]:
     import torch
 
-    from robust0.device import resolve, search_precision, share_cores
+    from robust0.device import resolve_device, search_precision, share_cores
 
-    device = resolve("auto")
+    device = resolve_device("auto")
     lanes, threads = share_cores(device)
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor()
     yield "device", f"{device.type} ({name or platform.machine()})"

@@ -11,17 +11,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from robust0.architectures import check_architecture
-from robust0.auditing.facts import RUN, read_run
+from robust0.auditing.facts import RUN, read_run_file
 from robust0.commands.audit_recipe import AuditOptions, budgets_of, require_said
-from robust0.commands.harden_recipe import SEEDS, HardenOptions, resolve
+from robust0.commands.harden_recipe import SEEDS, HardenOptions, resolve_training
 from robust0.commands.named_code import only_code, require_factory
 from robust0.data.datasets import parse_name
-from robust0.device import parse
+from robust0.device import parse_device
 from robust0.errors import DataError, ModelError, RecipeError, RunError
 from robust0.recipes.load import load_recipe, recipe_of
-from robust0.zoo.fetch import check as check_weights
+from robust0.zoo.fetch import check_source as check_weights
 
-MIN_ROWS = 16  # of a model call
+MIN_BATCH = 16  # of a model call
 SECTIONS = ("dataset", "threat", "audit")  # of a recipe, on which an audit depends
 PUBLISHED = ("hf-hub:", "local-dir:")
 _FACTORY = re.compile(r"([^\W\d]\w*)(?:\.[^\W\d]\w*)*:[^\W\d]\w*(?:\.[^\W\d]\w*)*")
@@ -29,9 +29,9 @@ _FACTORY = re.compile(r"([^\W\d]\w*)(?:\.[^\W\d]\w*)*:[^\W\d]\w*(?:\.[^\W\d]\w*)
 
 def check_audit(options: AuditOptions, device: str) -> None:
     """Refuse what ``robust0 audit`` cannot run, as far as words tell."""
-    parse(device)
+    parse_device(device)
     if options.resume is not None:
-        kept = read_run(options.resume).options
+        kept = read_run_file(options.resume).options
         if not kept:
             raise RunError(f"{options.resume} was made in Python", "run it there once more")
         refuse_changes(options)
@@ -42,13 +42,13 @@ def check_audit(options: AuditOptions, device: str) -> None:
         return
     if options.floors:
         require_said(budget=options.says_budget, data=options.says_data, whose="this audit")
-    check_model(options.model, options.factory)
-    check_data(options.data, options.data_dir)
+    check_model_name(options.model, options.factory)
+    check_data_name(options.data, options.data_dir)
     if options.eps is not None:
         budgets_of(options.eps, options.unit, None)
-    if options.batch_size is not None and options.batch_size < MIN_ROWS:
+    if options.batch_size is not None and options.batch_size < MIN_BATCH:
         raise RecipeError(
-            f"--batch-size must be at least {MIN_ROWS}, got {options.batch_size}",
+            f"--batch-size must be at least {MIN_BATCH}, got {options.batch_size}",
             "smaller calls round differently and are slower",
         )
     refuse_unread(options.overrides, SECTIONS, "an audit")
@@ -80,7 +80,7 @@ def refuse_unread(overrides: Sequence[str], sections: Sequence[str], whose: str)
 
 def check_harden(options: HardenOptions, device: str) -> None:
     """Refuse what ``robust0 harden`` cannot run, as far as words tell."""
-    parse(device)
+    parse_device(device)
     if options.resume is not None:
         if options.seeds:
             raise RunError("--resume goes on with the seeds of the run", "leave out --seeds")
@@ -92,16 +92,16 @@ def check_harden(options: HardenOptions, device: str) -> None:
             )
         return
     if options.factory is not None or options.start_from is not None:
-        check_model(options.start_from, options.factory)
+        check_model_name(options.start_from, options.factory)
         whose = "a run that brings its own network"
         refuse_unread(options.overrides, ("dataset", "threat", "training", "audit"), whose)
-    check_data(options.data, options.data_dir)
-    model = resolve(options).recipe.model
+    check_data_name(options.data, options.data_dir)
+    model = resolve_training(options).recipe.model
     if options.factory is None and not model.name.startswith(PUBLISHED):
         check_architecture(model.name)
 
 
-def check_model(model: str | None, factory: str | None) -> None:
+def check_model_name(model: str | None, factory: str | None) -> None:
     """Refuse a MODEL that is nowhere, and a factory that cannot be one."""
     if factory is not None:
         _check_factory(factory)
@@ -138,7 +138,7 @@ def refuse_changes(options: AuditOptions) -> None:
         )
 
 
-def check_data(name: str | None, data_dir: Path | None) -> None:
+def check_data_name(name: str | None, data_dir: Path | None) -> None:
     """Refuse data that are nowhere."""
     path = None if name is None else parse_name(name)[1]
     if path is not None and not path.exists():

@@ -13,14 +13,14 @@ import torch
 
 from robust0.auditing.preflight import check_model
 from robust0.commands.build_training import TrainRequest, build_training
-from robust0.commands.harden_recipe import SEEDS, HardenOptions, resolve
+from robust0.commands.harden_recipe import SEEDS, HardenOptions, resolve_training
 from robust0.commands.named_code import only_code, own_code, require_factory
 from robust0.distributed import World
 from robust0.errors import ModelError, RunError
 from robust0.events import TrainPlanned, Transfer
 from robust0.files import write_text
 from robust0.models.checkpoint import read_metadata
-from robust0.recipes.load import Resolved, dump_recipe, load_recipe
+from robust0.recipes.load import ResolvedRecipe, dump_recipe, load_recipe
 from robust0.registry import only_named
 from robust0.runs.folder import owned, writing
 from robust0.training.job import TrainJob
@@ -30,11 +30,11 @@ from robust0.wording import shell
 from robust0.zoo.fetch import locate
 
 
-def fresh_recipe(options: HardenOptions) -> Resolved:
+def fresh_recipe(options: HardenOptions) -> ResolvedRecipe:
     """The recipe of a fresh run; a checkpoint to start from brings its own model and data."""
     if options.start_from is not None and options.factory is None:
         options = _as_checkpoint(options, locate(options.start_from))
-    return resolve(options)
+    return resolve_training(options)
 
 
 def _as_checkpoint(options: HardenOptions, path: Path) -> HardenOptions:
@@ -49,11 +49,11 @@ def _as_checkpoint(options: HardenOptions, path: Path) -> HardenOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedRun:
     """A run that has been tried out; nothing is written yet."""
 
     job: TrainJob
-    resolved: Resolved
+    resolved: ResolvedRecipe
     options: HardenOptions
     resuming: bool
     plan: TrainPlanned | None  # of a run that begins
@@ -66,7 +66,7 @@ def prepare(
     progress: Callable[[Transfer], None],
     *,
     begun: bool = False,
-) -> Prepared:
+) -> PreparedRun:
     """Build the job and try it out: what is refused here leaves no files behind.
 
     ``begun``: its folder has been written already, as one of several runs.
@@ -94,11 +94,11 @@ def prepare(
     if not resuming:
         check_model(job.whole(), job.data, TRIAL_ROWS, device)
         plan = rehearse(job, world.size)
-    return Prepared(job, resolved, options, resuming, plan)
+    return PreparedRun(job, resolved, options, resuming, plan)
 
 
 @contextmanager
-def opened(run: Prepared, world: World) -> Iterator[None]:
+def opened(run: PreparedRun, world: World) -> Iterator[None]:
     """The run directory: locked by the leading process, its recipe written down."""
     folder = run.job.folder
     world.wait()
@@ -118,7 +118,7 @@ def next_audit(folder: Path) -> str:
     return shell(*words)
 
 
-def fresh_folder(resolved: Resolved) -> Path:
+def fresh_folder(resolved: ResolvedRecipe) -> Path:
     """Where a run goes that was given no place."""
     recipe = resolved.recipe
     now = datetime.datetime.now().astimezone().strftime("%Y-%m-%dT%H-%M-%S")
@@ -136,7 +136,7 @@ def refuse_used_folder(folder: Path) -> None:
         )
 
 
-def remember(folder: Path, resolved: Resolved, options: HardenOptions) -> None:
+def remember(folder: Path, resolved: ResolvedRecipe, options: HardenOptions) -> None:
     """What a resumed run needs beside the snapshots."""
     kept = {key: asdict(options)[key] for key in _KEPT}
     kept = {key: str(value) if isinstance(value, Path) else value for key, value in kept.items()}
@@ -153,7 +153,7 @@ _KEPT: dict[str, tuple[type, ...]] = {
 }  # fmt: skip
 
 
-def _recall(options: HardenOptions) -> tuple[Resolved, HardenOptions]:
+def _recall(options: HardenOptions) -> tuple[ResolvedRecipe, HardenOptions]:
     """The recipe and options a run was started with; only files and hardware may change."""
     folder = options.resume or Path()
     if not (folder / "recipe.yaml").is_file() or not (folder / "options.json").is_file():

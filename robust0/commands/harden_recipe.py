@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from robust0.errors import ModelError, RecipeError
-from robust0.recipes.load import Resolved, load_recipe, recipe_of
+from robust0.recipes.load import ResolvedRecipe, load_recipe, recipe_of
 
 SEEDS = "seeds.json"  # in a folder with one run per seed
 
@@ -66,7 +66,7 @@ def parse_seeds(text: str | None) -> tuple[int, ...]:
     return seeds
 
 
-def resolve(options: HardenOptions) -> Resolved:
+def resolve_training(options: HardenOptions) -> ResolvedRecipe:
     """The recipe of a fresh run, as far as the options alone tell."""
     if options.seeds and options.seed is not None:
         raise RecipeError("--seeds and --seed are given", "leave out one of them")

@@ -52,7 +52,7 @@ def runs_of(options: HardenOptions, world: World) -> SeedRuns:
     return SeedRuns(folder, tuple(r for r in runs if not begun or not _finished(r.out)), begun)
 
 
-def begin(group: SeedRuns) -> None:
+def begin_seeds(group: SeedRuns) -> None:
     """Write every run's folder, then the list of seeds, which marks the whole as begun."""
     if group.folder is None or group.begun:
         return
@@ -91,7 +91,7 @@ class SeedResult:
     best_probe: float | None
 
 
-def summarise(folder: Path) -> list[dict[str, object]]:
+def summarise_seeds(folder: Path) -> list[dict[str, object]]:
     """Write the summary of all seeds; its rows, with mean and deviation, for a table."""
     results = [_result(folder / _name(seed), seed) for seed in read_seeds(folder)]
     mean, deviation = _over(results, statistics.fmean), _over(results, _deviation)

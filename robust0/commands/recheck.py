@@ -86,8 +86,8 @@ def _judged(
     """Whether each hit still is one, a model call's worth at a time."""
     data = subject.data
     place = {image: row for row, image in enumerate(data.ids.tolist())}
-    for start in range(0, len(hits), oracle.rows):
-        part = hits[start : start + oracle.rows]
+    for start in range(0, len(hits), oracle.batch_size):
+        part = hits[start : start + oracle.batch_size]
         index = torch.tensor([place[verdict.image] for verdict in part], device=data.device)
         clean, labels = data.images(index), data.labels[index]
         attacked = clean

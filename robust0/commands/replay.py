@@ -9,7 +9,7 @@ import torch
 from robust0.auditing.rundata import RECIPE, RunData
 from robust0.commands.named_code import require_factory
 from robust0.data.imageset import DataOrigin, ImageSet, TensorSet
-from robust0.device import resolve
+from robust0.device import resolve_device
 from robust0.errors import RunError
 from robust0.events import Transfer
 from robust0.gate.baseline import Baseline
@@ -28,7 +28,7 @@ def open_replay(
 ) -> RunSubject:
     """The model of a run on the run's own images, or a model that has not been audited yet."""
     wanted = sorted({attempt.image for attempt in baseline.attempts})
-    device = resolve(options.device)
+    device = resolve_device(options.device)
     if run is None:
         stored = baseline.subject
         data = open_audited(

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import torch
 
 from robust0.auditing.rundata import RunData, read_run
-from robust0.commands.audit_recipe import AuditOptions, data_name, resolve
+from robust0.commands.audit_recipe import AuditOptions, data_name, resolve_audit
 from robust0.commands.study_attacks import AttackChoice, perturber
 from robust0.commands.study_audits import audit_row, check_audit_of, strongest
 from robust0.data.choice import choose
@@ -23,7 +23,7 @@ from robust0.runs.folder import owned
 from robust0.runs.images import open_audited, open_images
 from robust0.runs.subject import ModelReference, find_model, open_subject
 from robust0.study.perturb import Perturber, StudyImages
-from robust0.study.subjects import Studied, StudyScope
+from robust0.study.subjects import StudyScope, StudySubject
 
 Progress = Callable[[Transfer], None]
 Split = Literal["train", "test"]
@@ -121,7 +121,7 @@ def _images(
         model=reference.shown, data=options.data, data_dir=options.data_dir, factory=options.factory
     )
     name, _ = data_name(asked, reference)
-    recipe = resolve(asked, reference, name, None).recipe
+    recipe = resolve_audit(asked, reference, name, None).recipe
     data = open_images(recipe.dataset, options.split, options.data_dir, progress)
     if options.images < 1:
         raise RecipeError(f"a study needs images, got {options.images}", "for example --images 256")
@@ -131,7 +131,7 @@ def _images(
 def _studied(
     options: StudyOptions, reference: ModelReference, label: str, data: ImageSet,
     run: RunData | None, device: torch.device,
-) -> Studied:  # fmt: skip
+) -> StudySubject:  # fmt: skip
     subject = open_subject(reference, data, device, seed=options.seed)
     choice = AttackChoice(
         options.eps, options.unit, options.effort, options.seed, options.evaluation
@@ -147,7 +147,7 @@ def _studied(
     row = audit_row(run, reference.shown)
     if row is not None:
         facts["audit"] = row
-    return Studied(label, subject.network, subject.identity, tuple(attacks), facts)
+    return StudySubject(label, subject.network, subject.identity, tuple(attacks), facts)
 
 
 def _labels(shown: list[str]) -> list[str]:

@@ -85,7 +85,7 @@ def audit_row(run: RunData | None, model: str) -> dict[str, object] | None:
 def _published(model: str) -> Report | None:
     """The report behind a zoo model's card; None for everything else."""
     try:
-        found = fetch.find(model, refresh=False)
+        found = fetch.find_card(model, refresh=False)
     except ZooError:
         return None
     path = fetch.drive(fetch.attachment(found, "report"))

@@ -10,7 +10,7 @@ import torch
 from robust0.attacks import ATTACKS
 from robust0.auditing.facts import RunFile, write_run
 from robust0.auditing.job import AuditJob
-from robust0.auditing.plan import spread
+from robust0.auditing.plan import evenly
 from robust0.auditing.rundata import RECIPE
 from robust0.commands.build_audit import AuditRequest, build_audit
 from robust0.data.imageset import ImageSet
@@ -48,7 +48,7 @@ def open_verification(
         variant="paper" if card.variant == "paper" else "official",
     )  # fmt: skip
     if not full:
-        data = pick_ids(data, spread(sorted(data.ids.tolist()), SAMPLE))
+        data = pick_ids(data, evenly(sorted(data.ids.tolist()), SAMPLE))
     job = replace(_job(card, stored, weights, data, device), folder=folder)
     _write(folder, job, audit_spec(stored))
     return job
@@ -86,7 +86,7 @@ def _job(
         choice=f"of those of the card {card.id}",
         recipe=settings_hash({"audit": audit.model_dump(mode="json")}),
         thorough=stored.thorough,
-        rows=settings.batch_size,
+        batch_size=settings.batch_size,
         precision="bf16" if settings.search_dtype == "bfloat16" else "fp32",
         compile=settings.compiled,
         threads=card.audit.threads,

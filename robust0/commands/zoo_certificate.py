@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 
 from robust0.auditing.guards import searching
-from robust0.auditing.plan import spread
+from robust0.auditing.plan import evenly
 from robust0.certifying.classifiers import Sampling
 from robust0.certifying.job import CertifyJob
 from robust0.certifying.rundata import CertificateRun, read_certificate_run
@@ -54,7 +54,7 @@ def open_proof(
         variant="paper" if card.variant == "paper" else "official",
     )  # fmt: skip
     if not full:
-        data = pick_ids(data, spread(sorted(data.ids.tolist()), SAMPLE))
+        data = pick_ids(data, evenly(sorted(data.ids.tolist()), SAMPLE))
     reference = ModelReference(card.id, weights, metadata=read_metadata(weights))
     settings, known = stored.settings, stored.settings.details
     sampling = Sampling()

@@ -60,7 +60,7 @@ def read(name: CifarName, split: Split, place: Path) -> Arrays:
             return read(name, split, _unpack(name, place, Path(scratch)))
     digests = DIGESTS[name][split] if name in DIGESTS else None
     if is_decoded(place):
-        return store.load(place, name, split, digests)
+        return store.load_arrays(place, name, split, digests)
     if npm.has_sprites(place):
         arrays = npm.read_sprites(place, split)
     else:

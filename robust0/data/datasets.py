@@ -67,7 +67,7 @@ def open_dataset(
     )
 
 
-def pull(name: str, data_dir: Path | None = None) -> Iterator[Transfer]:
+def pull_data(name: str, data_dir: Path | None = None) -> Iterator[Transfer]:
     """Bring a dataset into the cache, or into ``data_dir``, unless it is there; verify it."""
     kind, path = parse_name(name)
     spec = DATASETS.get(kind)

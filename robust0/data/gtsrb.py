@@ -46,14 +46,14 @@ def find(root: Path) -> Path | None:
 def read(split: Split, place: Path) -> Arrays:
     """One official split; a folder of images is decoded once and kept in the cache."""
     if is_decoded(place):
-        return store.load(place, "gtsrb", split)
+        return store.load_arrays(place, "gtsrb", split)
     files, labels = _list(place, split)
     cached = data_cache() / "decoded" / f"gtsrb-{split}-{_state(place, files)}"
     cached.mkdir(parents=True, exist_ok=True)
     with FileLock(cached / "decode.lock"):
         if not is_decoded(cached):
             store.save(cached, "gtsrb", {split: _decode(files, labels)}, str(place))
-    return store.load(cached, "gtsrb", split)
+    return store.load_arrays(cached, "gtsrb", split)
 
 
 def select(arrays: Arrays, split: Split, variant: Variant, origin: DataOrigin) -> TensorSet:

@@ -56,7 +56,7 @@ def save(folder: Path, name: str, splits: Mapping[Split, Arrays], source: str) -
         ) from problem
 
 
-def load(
+def load_arrays(
     folder: Path, name: str, split: Split, expected: Mapping[str, str] | None = None
 ) -> Arrays:
     """Read one split and verify it, by default with the digests written when it was decoded."""

@@ -241,14 +241,14 @@ def _end(response: http.client.HTTPResponse, part: _Partial) -> int | None:
     if response.status != 206:
         if part.offset:
             part.restart()
-        return web.number(response.headers.get("Content-Length"))
+        return web.header_number(response.headers.get("Content-Length"))
     span, _, total = response.headers.get("Content-Range", "").removeprefix("bytes ").partition("/")
     tag, known = response.headers.get("ETag"), part.validator
     changed = bool(known and tag and known.startswith('"') and tag != known)
     if span.partition("-")[0] != str(part.offset) or changed:
         part.restart()
         raise web.RetryError("the server continued another file", wait=0.0)
-    return web.number(total)
+    return web.header_number(total)
 
 
 def _require_space(part: _Partial, total: int | None) -> None:

@@ -126,7 +126,7 @@ class Pace:
         self._begun, self._bytes = self._clock(), 0
 
 
-def number(text: str | None) -> int | None:
+def header_number(text: str | None) -> int | None:
     """A whole number in a header; None for anything else, such as superscripts or 5,000 digits."""
     return int(text) if text is not None and re.fullmatch(r"\s*[0-9]{1,18}\s*", text) else None
 
@@ -163,7 +163,7 @@ def _retry_after(value: str | None) -> float | None:
     """Seconds to wait: the header is either a number of seconds or a date."""
     if value is None:
         return None
-    seconds = number(value)
+    seconds = header_number(value)
     if seconds is not None:
         return float(seconds)
     try:

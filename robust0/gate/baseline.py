@@ -204,7 +204,7 @@ def read(path: Path) -> Baseline:
     return validated(Baseline, upgrades.baseline(document), path)
 
 
-def chosen(run: RunData, most: int) -> list[tuple[Key, Verdict]]:
+def kept_attempts(run: RunData, most: int) -> list[tuple[Key, Verdict]]:
     """Per image its lowest-margin attempt at the largest budget; survivors first, then hits.
 
     A survivor with a small margin is what a slightly worse model loses first. Half of the places
@@ -241,7 +241,7 @@ def _stored(run: RunData, most: int) -> tuple[StoredAttempt, ...]:
                 tuple(float(str(value)) for value in row) for row in run.attempts.found[key].values
             ),
         )
-        for key, verdict in chosen(run, most)
+        for key, verdict in kept_attempts(run, most)
     )
 
 

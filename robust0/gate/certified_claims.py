@@ -8,11 +8,11 @@ from robust0.gate.claims import Comparison, Line, claim_line
 from robust0.gate.metrics import Metric
 from robust0.records import CLEAN
 from robust0.zoo.cards import Card
-from robust0.zoo.proved import Proved
+from robust0.zoo.proved import ProofSummary
 from robust0.zoo.scores import RobustScore, Score, percents
 
 
-def certificate_papers(card: Card, claim: Proved, stored: CertificateBaseline) -> list[str]:
+def certificate_papers(card: Card, claim: ProofSummary, stored: CertificateBaseline) -> list[str]:
     """Where a card and its radii contradict each other."""
     settings, subject = stored.settings, stored.subject
     pairs = [

@@ -78,7 +78,7 @@ def papers(card: Card, report: Report, stored: Baseline) -> list[str]:
     ]
 
 
-def compare(stored: Baseline, again: Baseline) -> Comparison:
+def compare_claims(stored: Baseline, again: Baseline) -> Comparison:
     """Stored verdicts against those of an audit of some or all of the same images."""
     place = {image: row for row, image in enumerate(stored.ids)}
     rows = [place[image] for image in again.ids]

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Literal
 
-from robust0.decision import Check, Decision, Paired, Replay, ReplayResult, points
+from robust0.decision import Check, Decision, PairedComparison, Replay, ReplayResult, points
 from robust0.errors import RecipeError, RunError, UnreliableError
 from robust0.gate.baseline import AttackIdentity, Baseline
-from robust0.gate.metrics import Floor, Metric, plain
-from robust0.gate.paired import ALPHA, compare
+from robust0.gate.metrics import Floor, Metric, plain_name
+from robust0.gate.paired import ALPHA, compare_pairs
 from robust0.records import CLEAN, Accuracy, Amount, Results, Unit
 from robust0.units import counted
 from robust0.wording import SAA, WORST_CASE, identity, tidy
@@ -37,7 +37,7 @@ def paired_check(
     title: str, before: Sequence[bool], after: Sequence[bool], max_drop: Fraction, policy: Policy
 ) -> Check:
     """The drop of one number, from which of the same images count for it before and after."""
-    paired = compare(before, after)
+    paired = compare_pairs(before, after)
     if policy == "significant" and paired.smallest is None:
         raise RecipeError(
             f"{paired.images} images are too few to show any drop: --policy significant would "
@@ -188,11 +188,11 @@ def floor_check(title: str, accuracy: Accuracy, percent: Fraction) -> Check:
     verb = "reaches" if passed else "is below"
     return Check(
         metric=title,
-        condition=f"at least {plain(percent)} %",
+        condition=f"at least {plain_name(percent)} %",
         passed=passed,
         value=value,
         message=f"{title}: {value:.1f} % ({accuracy.count:,} of {accuracy.images:,} images) "
-        f"{verb} the floor of {plain(percent)} %",
+        f"{verb} the floor of {plain_name(percent)} %",
     )
 
 
@@ -236,7 +236,7 @@ def _labels(side: Baseline) -> dict[int, int]:
 
 
 def _drop_message(
-    title: str, paired: Paired, max_drop: Fraction, policy: Policy, *, exceeded: bool
+    title: str, paired: PairedComparison, max_drop: Fraction, policy: Policy, *, exceeded: bool
 ) -> str:
     change = f"fell by {paired.drop:.1f}" if paired.drop >= 0 else f"rose by {-paired.drop:.1f}"
     shows = (

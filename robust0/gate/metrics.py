@@ -48,11 +48,11 @@ def parse_floor(text: str) -> Floor:
     signed = value.endswith("%")
     percent = percentage(value.removesuffix("%"), "--fail-under", hint)
     if 0 < percent <= 1 and not signed:
-        meant = f"{name}={plain(100 * percent)}"
+        meant = f"{name}={plain_name(100 * percent)}"
         raise RecipeError(
-            f"--fail-under {tidy(text)} would be a floor of {plain(percent)} percent",
-            f"write {meant} for {plain(100 * percent)} %, or {name}={plain(percent)}% if you "
-            "mean it",
+            f"--fail-under {tidy(text)} would be a floor of {plain_name(percent)} percent",
+            f"write {meant} for {plain_name(100 * percent)} %, or {name}={plain_name(percent)}% "
+            "if you mean it",
         )
     return Floor(parse_metric(name), percent)
 
@@ -68,6 +68,6 @@ def percentage(text: str, option: str, hint: str) -> Fraction:
     return Fraction(repr(value))  # the decimal, not the binary number nearest to it
 
 
-def plain(value: Fraction) -> str:
+def plain_name(value: Fraction) -> str:
     """As people write it."""
     return f"{float(value):g}"

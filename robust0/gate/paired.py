@@ -4,18 +4,18 @@ import math
 from collections.abc import Sequence
 
 from robust0.auditing.interval import wilson
-from robust0.decision import Paired
+from robust0.decision import PairedComparison
 
 ALPHA = 0.05
 
 
-def compare(before: Sequence[bool], after: Sequence[bool]) -> Paired:
+def compare_pairs(before: Sequence[bool], after: Sequence[bool]) -> PairedComparison:
     """Which images are right before and after, in the same order."""
     images = len(before)
     both = sum(b and a for b, a in zip(before, after, strict=True))
     worse, better = sum(before) - both, sum(after) - both
     low, high = drop_interval(both, worse, better, images - both - worse - better)
-    return Paired(
+    return PairedComparison(
         images=images,
         worse=worse,
         better=better,

@@ -13,7 +13,7 @@ from timm.models import get_pretrained_cfg, is_model_in_modules
 
 from robust0.errors import ModelError
 from robust0.models.build import NetworkSpec, check_arguments, check_data, check_name
-from robust0.models.sources import Source, find
+from robust0.models.sources import Source, find_source
 
 SMALL = 64  # pixels; up to here an image counts as small
 _SMALL_RESNETS = {name: f"{name}_small" for name in ("resnet18", "resnet34", "resnet50")}
@@ -60,7 +60,7 @@ class _Change:
     arch: str | None = None
 
 
-def plan(
+def adaptation_plan(
     name: str,
     *,
     image_shape: tuple[int, int, int],
@@ -107,7 +107,7 @@ def plan(
 
 def _source(name: str, *, pretrained: bool) -> Source | None:
     if pretrained:
-        return find(name)
+        return find_source(name)
     if ":" in name:
         raise ModelError(
             f"{name} names published weights, but a fresh network was asked for",

@@ -32,7 +32,7 @@ from robust0.errors import ModelError
 from robust0.files import atomic
 from robust0.models import metadata as notes
 from robust0.models.build import build, skeleton
-from robust0.models.header import Header, one_line, parse, read_bytes, read_header
+from robust0.models.header import Header, one_line, parse_header, read_bytes, read_header
 from robust0.models.metadata import Budget, Metadata
 from robust0.models.normalize import bare
 
@@ -42,10 +42,10 @@ __all__ = [
     "Metadata",
     "Weights",
     "check_finite",
-    "load",
+    "load_checkpoint",
     "load_weights",
     "read_metadata",
-    "save",
+    "save_checkpoint",
 ]
 
 _STALE = 600.0  # seconds without a write after which a temporary file has no writer
@@ -84,7 +84,7 @@ class Weights:
     sha256: str
 
 
-def save(path: str | Path, network: nn.Module, metadata: Metadata) -> str:
+def save_checkpoint(path: str | Path, network: nn.Module, metadata: Metadata) -> str:
     """Write a checkpoint atomically and return its sha256; what could not be loaded is refused."""
     path = Path(path)
     tensors = {
@@ -110,11 +110,11 @@ def save(path: str | Path, network: nn.Module, metadata: Metadata) -> str:
     return digest
 
 
-def load(path: str | Path, *, device: torch.device | str = "cpu") -> LoadedCheckpoint:
+def load_checkpoint(path: str | Path, *, device: torch.device | str = "cpu") -> LoadedCheckpoint:
     """Rebuild the network of a robust0 checkpoint and load its tensors strictly."""
     path = Path(path)
     data = read_bytes(path)
-    header = parse(data, path)
+    header = parse_header(data, path)
     metadata = _own(notes.read(header.strings, path), path)
     spec = metadata.spec()
     # Names and shapes first, without memory: hostile arguments cannot make us allocate.
@@ -130,7 +130,7 @@ def load_weights(network: nn.Module, path: str | Path) -> Weights:
     """Load the tensors of any safetensors file into a network, strictly, in place."""
     path = Path(path)
     data = read_bytes(path)
-    header = parse(data, path)
+    header = parse_header(data, path)
     inner = bare(network)
     _check_tensors(inner, _listed(header), str(path))
     _fill(inner, data, path)

@@ -14,7 +14,7 @@ from pathlib import Path
 from robust0.errors import ModelError
 from robust0.models import convert_worker
 from robust0.models.build import NetworkSpec, build
-from robust0.models.checkpoint import load_weights, save
+from robust0.models.checkpoint import load_weights, save_checkpoint
 from robust0.models.header import one_line
 from robust0.models.metadata import Metadata
 
@@ -66,7 +66,7 @@ def convert(
             raise ModelError(
                 error.message.replace(str(tensors), str(source)), error.hint
             ) from error
-    return save(target, model, metadata)
+    return save_checkpoint(target, model, metadata)
 
 
 def _unpickle(source: Path, tensors: Path, seconds: float) -> None:

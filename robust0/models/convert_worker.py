@@ -27,7 +27,7 @@ class ConversionError(Exception):
     """Why no tensors came out, as (kind, detail)."""
 
 
-def main(source: Path, target: Path) -> dict[str, str]:
+def serve(source: Path, target: Path) -> dict[str, str]:
     """Write the tensors of a pickle as safetensors and say how it went."""
     _limit(source.stat().st_size)
     try:
@@ -97,4 +97,4 @@ def _limit(size: int) -> None:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(main(Path(sys.argv[1]), Path(sys.argv[2]))) + "\n")
+    sys.stdout.write(json.dumps(serve(Path(sys.argv[1]), Path(sys.argv[2]))) + "\n")

@@ -62,10 +62,10 @@ def read_bytes(path: Path) -> bytes:
 def read_header(path: Path) -> Header:
     """The header alone, without reading the tensors."""
     data = _read(path, lambda file: _head(file.read(_WORD), file))
-    return parse(data, path, size=path.stat().st_size)
+    return parse_header(data, path, size=path.stat().st_size)
 
 
-def parse(data: bytes, path: Path, *, size: int | None = None) -> Header:
+def parse_header(data: bytes, path: Path, *, size: int | None = None) -> Header:
     """The header of these bytes, checked against them; ``path`` only appears in messages.
 
     Args:

@@ -9,7 +9,7 @@ from robust0.errors import ModelError
 from robust0.models.adapt import AdaptationPlan
 from robust0.models.build import NetworkSpec, build, create
 from robust0.models.checkpoint import check_finite
-from robust0.models.header import one_line, parse, read_bytes
+from robust0.models.header import one_line, parse_header, read_bytes
 from robust0.models.normalize import Normalized
 from robust0.models.sources import Source
 
@@ -43,7 +43,7 @@ def _fitted(spec: NetworkSpec, source: Source, seed: int) -> nn.Module:
     """The bare network into which timm has loaded what it can fit."""
     path = source.weights()
     data = read_bytes(path)
-    parse(data, path)
+    parse_header(data, path)
     tensors = load_tensors(data)
     check_finite(tensors, str(path), "do not use these weights")
     overlay = {**source.config, "state_dict": tensors, "custom_load": False}

@@ -73,7 +73,7 @@ class Source:
         )
 
 
-def find(name: str) -> Source:
+def find_source(name: str) -> Source:
     """The published weights of this name; reads a config.json, fetches no weights."""
     kind, colon, rest = name.partition(":")
     if not colon:

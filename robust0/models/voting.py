@@ -17,7 +17,7 @@ from robust0.certificates import votes
 from robust0.certificates.ablation import Ablation
 from robust0.certificates.partition import Partition, StridedPartition, hide
 from robust0.certificates.runoff import run_off
-from robust0.certificates.votes import Certified
+from robust0.certificates.votes import CertifiedAnswer
 from robust0.errors import EvaluationError
 
 Rule = Literal["plurality", "run-off", "soft"]
@@ -72,7 +72,7 @@ class Certifiable(nn.Module, ABC):
 
     def _scores(self, counts: Tensor) -> Tensor:
         """Keys K n_c + (K - 1 - c): the order of the counts, the smaller label first of equals."""
-        return (votes.ranked(counts) + self.classes - 1).to(torch.float32)
+        return (votes.vote_keys(counts) + self.classes - 1).to(torch.float32)
 
 
 class ViewVoting(Certifiable):
@@ -109,7 +109,7 @@ class ViewVoting(Certifiable):
             logits = logits + self._in_rows(flat.flip(3), _ROWS * count)
         return logits.view(-1, count, self.classes)
 
-    def decide(self, view_logits: Tensor) -> Certified:
+    def decide(self, view_logits: Tensor) -> CertifiedAnswer:
         """The label and its certified radius under the rule, in integers."""
         if self.rule == "run-off":
             return run_off(votes.quantised(view_logits))
@@ -214,11 +214,11 @@ class MaskCover(Certifiable):
     def mask_logits(self, images: Tensor, masks: list[covers.Mask]) -> Tensor:
         """(B, M, K): each image with the lattices of each mask hidden."""
         height, width = images.shape[2:]
-        shown = covers.visible(self.lattices.owner(), masks).to(images.device)
+        shown = covers.visible_pixels(self.lattices.owner(), masks).to(images.device)
         visible = shown.view(-1, 1, height, width)
         return torch.stack([self._in_rows(hide(image[None], visible), _ROWS) for image in images])
 
-    def decide(self, images: Tensor) -> Certified:
+    def decide(self, images: Tensor) -> CertifiedAnswer:
         """The label, and ``pixels`` as its radius where every union of two masks shows it."""
         unions = list(self.cover.unions())
         tables = self._tables(images, unions)
@@ -228,7 +228,7 @@ class MaskCover(Certifiable):
             proved = self.cover.certify(table).label == answer
             labels.append(answer)
             radius.append(self.pixels if proved else 0)
-        return Certified(*(torch.tensor(v, device=images.device) for v in (labels, radius)))
+        return CertifiedAnswer(*(torch.tensor(v, device=images.device) for v in (labels, radius)))
 
     def forward(self, images: Tensor) -> Tensor:
         """Counts of the first round as keys; the answer changes places with the leader."""
@@ -239,7 +239,7 @@ class MaskCover(Certifiable):
         for row in (first != first[:, :1]).any(dim=1).nonzero()[:, 0].tolist():
             (table,) = self._tables(images[row : row + 1], list(self.cover.unions()))
             labels[row] = int(self.cover.answer(table).label or 0)
-        return _on_top(scores, Certified(labels, torch.zeros_like(labels)))
+        return _on_top(scores, CertifiedAnswer(labels, torch.zeros_like(labels)))
 
     def surrogate(self, images: Tensor) -> Tensor:
         """Log of the mean probability under single masks."""
@@ -275,7 +275,7 @@ def _climbed(scores: Tensor, surrogate: Tensor) -> Tensor:
     return ((mixed - top) / top).log1p()
 
 
-def _on_top(scores: Tensor, decided: Certified) -> Tensor:
+def _on_top(scores: Tensor, decided: CertifiedAnswer) -> Tensor:
     """Scores with those of the leader and of the answer exchanged."""
     leader, label = scores.argmax(dim=1, keepdim=True), decided.labels[:, None]
     high, low = scores.gather(1, leader), scores.gather(1, label)

@@ -48,7 +48,7 @@ def family_shape() -> Shape:
     return Shape({"model": Shape(model), "training": keys["training"], "audit": keys["audit"]})
 
 
-def check(tree: Tree, shape: Shape, origin: Origin, path: Path = ()) -> None:
+def check_keys(tree: Tree, shape: Shape, origin: Origin, path: Path = ()) -> None:
     """Refuse unknown keys, values where blocks belong and blocks where values belong.
 
     Args:
@@ -83,13 +83,13 @@ def check(tree: Tree, shape: Shape, origin: Origin, path: Path = ()) -> None:
                 origin_of(item, origin).says(f"unknown key {dotted(here)}"),
                 _suggestion(here, shape),
             )
-        check(item, shape.keys[key], origin, here)
+        check_keys(item, shape.keys[key], origin, here)
 
 
 def check_families(families: Branch, origin: Origin) -> None:
     """Check every family of a file, also those that do not match today's model."""
     for pattern, family in families.items():
-        check(family, family_shape(), origin, ("families", pattern))
+        check_keys(family, family_shape(), origin, ("families", pattern))
 
 
 def about(path: Path) -> str:

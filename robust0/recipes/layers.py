@@ -5,8 +5,8 @@ from fnmatch import fnmatchcase
 
 from robust0.attacks.battery import budget_keys
 from robust0.errors import RecipeError
-from robust0.recipes.keys import check, setting_shape
-from robust0.recipes.methods import PARTS, chosen
+from robust0.recipes.keys import check_keys, setting_shape
+from robust0.recipes.methods import PARTS, named_parts
 from robust0.recipes.tree import (
     Branch,
     Leaf,
@@ -31,8 +31,8 @@ def overlay(lower: Branch, upper: Branch) -> Branch:
     recipe, where everything is spelled out, can still be given another method or effort.
     """
     lower = dict(lower)
-    method = chosen(upper.get("training", {}))
-    if method is not None and method != chosen(lower.get("training", {})):
+    method = named_parts(upper.get("training", {}))
+    if method is not None and method != named_parts(lower.get("training", {})):
         lower["training"] = _without_parts(branch(lower.get("training"), ("training",)))
     effort = value_at(upper, "audit", "effort")
     if effort is not None and effort != (value_at(lower, "audit", "effort") or "paper"):
@@ -105,7 +105,7 @@ def command_line(
         layer = merge(layer, _placed(tuple(key.split(".")), grow(value, origin)))
     for text in overrides:
         layer = merge(layer, _assignment(text))
-    check(layer, setting_shape(), Origin("--set"))
+    check_keys(layer, setting_shape(), Origin("--set"))
     return layer
 
 

@@ -18,7 +18,7 @@ from robust0.errors import RecipeError
 from robust0.files import at_home
 from robust0.recipes.efforts import expand_audit
 from robust0.recipes.explain import explain
-from robust0.recipes.keys import check, check_families, file_shape
+from robust0.recipes.keys import check_families, check_keys, file_shape
 from robust0.recipes.layers import command_line, families_of, fine_tuning, overlay
 from robust0.recipes.methods import defaults, expand_training
 from robust0.recipes.schema import AuditSpec, DatasetSpec, Recipe
@@ -45,7 +45,7 @@ _OWN_KEYS = ("schema", "name", "description", "extends")
 
 
 @dataclass(frozen=True, slots=True)
-class Resolved:
+class ResolvedRecipe:
     """A recipe as it will run."""
 
     recipe: Recipe
@@ -75,7 +75,7 @@ def load_recipe(
     changes: Mapping[str, object] | None = None,
     overrides: Sequence[str] = (),
     fine_tune: bool = False,
-) -> Resolved:
+) -> ResolvedRecipe:
     """The recipe of a shipped name or a YAML file.
 
     Args:
@@ -144,7 +144,7 @@ def _values(recipe: Recipe) -> dict[str, object]:
     return values
 
 
-def _validated(tree: Branch, file: str) -> Resolved:
+def _validated(tree: Branch, file: str) -> ResolvedRecipe:
     try:
         # Through JSON: strict types, yet lists become the tuples of frozen models.
         recipe = Recipe.model_validate_json(json.dumps(plain(tree)))
@@ -153,7 +153,7 @@ def _validated(tree: Branch, file: str) -> Resolved:
     written = {path: leaf.origin for path, leaf in leaves(tree)}
     paths = (path for path, _ in leaves(grow(_values(recipe), DEFAULT)))
     sources = {dotted(path): written.get(path, DEFAULT) for path in paths}
-    return Resolved(recipe, recipe_hash(recipe), sources)
+    return ResolvedRecipe(recipe, recipe_hash(recipe), sources)
 
 
 def _locate(name_or_path: str, folder: Path, asked: Origin) -> Path:
@@ -228,6 +228,6 @@ def _read(path: Path) -> Branch:
             f"{path.name}: schema {said}, this robust0 reads {SCHEMA}",
             f"write schema: {SCHEMA}" if schema is None else "use the robust0 it was written for",
         )
-    check(tree, file_shape(), Origin(path.name))
+    check_keys(tree, file_shape(), Origin(path.name))
     check_families(branch(tree.get("families"), ("families",)), Origin(path.name))
     return tree

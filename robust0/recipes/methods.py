@@ -22,7 +22,7 @@ PARTS: Final = tuple(FAMILIES)
 CUSTOM: Final = "custom"
 
 
-def chosen(training: Tree) -> str | None:
+def named_parts(training: Tree) -> str | None:
     """The method that a training block names, aliases resolved; None without one."""
     name = value_at(training, "method")
     return ALIASES.get(name, name) if isinstance(name, str) else None

@@ -8,9 +8,9 @@ from torch import nn
 
 from robust0.data.imageset import ImageSet
 from robust0.errors import ModelError
-from robust0.models.adapt import plan
+from robust0.models.adapt import adaptation_plan
 from robust0.models.build import NetworkSpec
-from robust0.models.checkpoint import Metadata, load
+from robust0.models.checkpoint import Metadata, load_checkpoint
 from robust0.models.classifiers import ClassifierNotes
 from robust0.models.factory import from_factory
 from robust0.models.pretrained import realize
@@ -83,7 +83,7 @@ def network_for(
     if source is not None:
         return _continued(data, locate(source), classifier)
     shape = data.image_shape if classifier is None else classifier.inner_size(data.image_shape)
-    chosen = plan(
+    chosen = adaptation_plan(
         recipe.name,
         image_shape=shape,
         classes=len(data.class_names),
@@ -97,7 +97,7 @@ def network_for(
 
 
 def _continued(data: ImageSet, path: Path, classifier: ClassifierNotes | None) -> TrainableNetwork:
-    loaded = load(path)
+    loaded = load_checkpoint(path)
     known, spec = loaded.metadata, loaded.metadata.spec()
     if spec.classes != len(data.class_names):
         raise ModelError(

@@ -15,13 +15,13 @@ from robust0.data.imageset import ImageSet
 from robust0.errors import ModelError
 from robust0.events import Transfer
 from robust0.models import metadata as notes
-from robust0.models.adapt import plan
-from robust0.models.checkpoint import load
+from robust0.models.adapt import adaptation_plan
+from robust0.models.checkpoint import load_checkpoint
 from robust0.models.factory import from_factory
 from robust0.models.header import read_header
 from robust0.models.metadata import Metadata
 from robust0.models.pretrained import realize
-from robust0.models.sources import Source, find
+from robust0.models.sources import Source, find_source
 from robust0.zoo.fetch import locate
 
 _PUBLISHED = ("hf-hub:", "local-dir:")
@@ -123,7 +123,7 @@ def find_model(
             "give a checkpoint, an id from robust0 zoo list, hf-hub:OWNER/NAME or --factory",
         )
     if model.startswith(_PUBLISHED):
-        source = find(model)
+        source = find_source(model)
         path = source.weights()
         metadata = _peek(path)
         return ModelReference(model, path, source=None if metadata else source, metadata=metadata)
@@ -147,7 +147,7 @@ def _load(named: ModelReference, data: ImageSet, seed: int) -> _Weights:
         return _published(named, named.source, data, seed)
     if named.path is None:
         raise ModelError(f"{named.shown} has no weights", "give a .safetensors checkpoint")
-    loaded = load(named.path)
+    loaded = load_checkpoint(named.path)
     known = loaded.metadata
     if known.input_size != data.image_shape:
         raise ModelError(
@@ -165,7 +165,7 @@ def _published(named: ModelReference, source: Source, data: ImageSet, seed: int)
             f"{len(data.class_names)}",
             "audit it on the data it was trained for",
         )
-    chosen = plan(
+    chosen = adaptation_plan(
         named.shown, image_shape=data.image_shape, classes=classes, pretrained=True, adapt=False
     )
     network = realize(chosen, seed=seed).eval()

@@ -14,13 +14,13 @@ from robust0.study.interpolate import SHARES, along
 from robust0.study.overlap import chance_distance, chance_location, chance_overlap, overlaps
 from robust0.study.perturb import Perturber, StudyImages
 from robust0.study.run import StudyJob, Tick, Unit
-from robust0.study.subjects import Studied, StudyScope
+from robust0.study.subjects import StudyScope, StudySubject
 
 
 def overlap_job(scope: StudyScope) -> StudyJob:
     """Where the first attack of every model and its second one put their changes."""
 
-    def compute(_: UnitStore, tick: Tick, model: Studied) -> Json:
+    def compute(_: UnitStore, tick: Tick, model: StudySubject) -> Json:
         one, two = model.attacks
         if one.threat is None or two.threat is None:
             raise RecipeError("an overlap needs two attacks", "name two that change the image")
@@ -61,7 +61,7 @@ def overlap_job(scope: StudyScope) -> StudyJob:
 def interpolate_job(scope: StudyScope, shares: Sequence[float] = SHARES) -> StudyJob:
     """Accuracy on the way to the first attack's perturbation, for every model."""
 
-    def compute(_: UnitStore, __: Tick, model: Studied, attack: Perturber) -> Json:
+    def compute(_: UnitStore, __: Tick, model: StudySubject, attack: Perturber) -> Json:
         data = scope.data
         perturbed = attack(model.network, data)
         values = along(model.network, data.images, perturbed, data.labels, shares)
@@ -91,7 +91,7 @@ def gradients_job(scope: StudyScope, *, batch: int = 128, per_image: bool = True
         raise RecipeError(f"a batch needs at least one image, got {batch}", "for example 128")
     starts = range(0, len(scope.data), batch)
 
-    def unit(number: int, model: Studied, first: int) -> Unit:
+    def unit(number: int, model: StudySubject, first: int) -> Unit:
         def compute(_: UnitStore, tick: Tick) -> Json:
             part = scope.data.part(first, first + batch)
             one, two = (attack(model.network, part) for attack in model.attacks)
@@ -124,7 +124,9 @@ def gradients_job(scope: StudyScope, *, batch: int = 128, per_image: bool = True
     return StudyJob("gradients", _title(scope), identity, units, fold)
 
 
-def _each(model: Studied, one: Tensor, two: Tensor, part: StudyImages, tick: Tick) -> list[Json]:
+def _each(
+    model: StudySubject, one: Tensor, two: Tensor, part: StudyImages, tick: Tick
+) -> list[Json]:
     gaps = []
     for row in range(len(part)):
         tick(row, len(part))

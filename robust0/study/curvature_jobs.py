@@ -14,7 +14,7 @@ from robust0.study.landscape import Plane, grid_row, random_directions
 from robust0.study.perturb import Perturber, StudyImages
 from robust0.study.run import StudyJob, Tick, Unit
 from robust0.study.spectrum import PRODUCTS, Which, spectral_density, top_eigenpairs
-from robust0.study.subjects import Studied, StudyScope, duration
+from robust0.study.subjects import StudyScope, StudySubject, spoken_duration
 
 PRODUCT_COST = 7  # a Hessian product in forwards, as measured on a PreActResNet
 Directions = Literal["eigenvectors", "random"]
@@ -33,7 +33,7 @@ def spectrum_job(
     if count < 1:
         raise RecipeError(f"{count} eigenvalues were asked for", "ask for at least 1")
 
-    def compute(_: UnitStore, tick: Tick, model: Studied, attack: Perturber) -> Json:
+    def compute(_: UnitStore, tick: Tick, model: StudySubject, attack: Perturber) -> Json:
         hessian = Hessian(model.network, attack(model.network, scope.data), scope.data.labels)
         found = top_eigenpairs(
             hessian, count, which=which, seed=scope.seed, products=products, tick=tick
@@ -68,7 +68,7 @@ def spectrum_job(
     )  # fmt: skip
     most = products + density_steps * density_probes
     seconds = sum(scope.forward_seconds(m.network) * len(m.attacks) for m in scope.models)
-    cost = duration(seconds * most * PRODUCT_COST * len(scope.data))
+    cost = spoken_duration(seconds * most * PRODUCT_COST * len(scope.data))
     note = f"at most {most} Hessian products per model and attack, {cost} in all beside the attacks"
     return StudyJob("spectrum", _title(scope), identity, units, list, (note,))
 
@@ -102,7 +102,7 @@ def landscape_job(
 
 
 def _directions_unit(
-    scope: StudyScope, number: int, model: Studied, directions: Directions
+    scope: StudyScope, number: int, model: StudySubject, directions: Directions
 ) -> Unit:
     attack = model.attacks[0]
 
@@ -132,7 +132,7 @@ def _directions_unit(
 
 
 def _row_unit(
-    scope: StudyScope, number: int, model: Studied, row: int, points: int, span: float, *,
+    scope: StudyScope, number: int, model: StudySubject, row: int, points: int, span: float, *,
     frozen: bool,
 ) -> Unit:  # fmt: skip
     def compute(store: UnitStore, tick: Tick) -> Json:
@@ -176,7 +176,8 @@ def _landscape_cost(scope: StudyScope, points: int, directions: Directions, *, f
         passes += mine
     return (
         f"{len(scope.models)} x {points}x{points} points on {images:,} images, the attack "
-        f"{'frozen' if frozen else 'anew at each'}: at most {passes:,} passes, {duration(seconds)}"
+        f"{'frozen' if frozen else 'anew at each'}: at most {passes:,} passes, "
+        f"{spoken_duration(seconds)}"
     )
 
 

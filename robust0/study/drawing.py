@@ -8,7 +8,7 @@ from robust0.files import atomic
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 
 
-def save(figure: Any, stem: Path) -> list[Path]:  # noqa: ANN401 - matplotlib has no types
+def save_figure(figure: Any, stem: Path) -> list[Path]:  # noqa: ANN401 - matplotlib has no types
     """PNG and SVG, each whole or not at all."""
     paths = []
     for form, notes in (("png", {"Software": "robust0"}), ("svg", {"Date": None})):

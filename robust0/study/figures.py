@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from robust0.study import curves, surfaces
-from robust0.study.drawing import canvas, colour, save
+from robust0.study.drawing import canvas, colour, save_figure
 from robust0.study.folder import Json
 from robust0.units import plural
 
@@ -32,7 +32,7 @@ def draw(document: Json, folder: Path) -> list[Path]:
     paths = []
     with mpl.rc_context(_RC):
         for name, figure in drawers[part](document["results"]).items():
-            paths += save(figure, folder / name)
+            paths += save_figure(figure, folder / name)
     return paths
 
 

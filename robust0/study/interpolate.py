@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from robust0.errors import RecipeError
-from robust0.study.perturb import accuracy
+from robust0.study.perturb import share_right
 
 SHARES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 
@@ -25,6 +25,6 @@ def along(
         )
     # Exact at both ends, inside the box between them.
     return [
-        accuracy(network, clean.lerp(perturbed, share) if share < 1 else perturbed, labels)
+        share_right(network, clean.lerp(perturbed, share) if share < 1 else perturbed, labels)
         for share in shares
     ]

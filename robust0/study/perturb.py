@@ -159,7 +159,7 @@ def class_count(network: nn.Module, data: StudyImages) -> int:
     return logits.shape[1]
 
 
-def accuracy(network: nn.Module, images: Tensor, labels: Tensor) -> float:
+def share_right(network: nn.Module, images: Tensor, labels: Tensor) -> float:
     """The share of images that the network gets right, in float32."""
     with frozen(network):
         logits = checked_finite(Oracle(network, ROWS, images.device).exact(images))

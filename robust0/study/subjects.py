@@ -15,7 +15,7 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Studied:
+class StudySubject:
     """A network under a name, and the attacks it is studied with."""
 
     label: str
@@ -29,7 +29,7 @@ class Studied:
 class StudyScope:
     """The networks, the images and the seed of a part."""
 
-    models: Sequence[Studied]
+    models: Sequence[StudySubject]
     data: StudyImages
     fingerprint: str  # of the images
     seed: int
@@ -78,7 +78,7 @@ def _described(attack: Perturber) -> str:
     return f"{attack.label}: {attack!r}"
 
 
-def duration(seconds: float) -> str:
+def spoken_duration(seconds: float) -> str:
     """A rough time in words."""
     if seconds < 90:
         return f"about {max(1, round(seconds))} seconds"

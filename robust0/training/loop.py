@@ -37,7 +37,7 @@ from robust0.training.vigil import Vigil
 LOG_EVERY = 20  # steps between reports
 
 
-def run(job: TrainJob, world: World, *, resume: bool) -> Iterator[TrainEvent]:
+def run_training(job: TrainJob, world: World, *, resume: bool) -> Iterator[TrainEvent]:
     """Train to the end, or to the first signal; the run directory always holds a way to go on."""
     with Interrupt() as interrupt, together(world.size):
         yield from _Run(job, world, interrupt).events(resume=resume)
@@ -261,7 +261,7 @@ class _Run:
     def _resume(self) -> None:
         found = snapshots.latest(self.job.folder, self.job.device)
         if found is not None:
-            snapshots.check_identity(found, self._identity())
+            snapshots.check_same_training(found, self._identity())
             self.job.network.load_state_dict(found.network)
             self.updates.optimizer.load_state_dict(found.optimizer)
             self.job.method.load_state_dict(found.method)

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from robust0.certificates.ablation import Ablation
-from robust0.certificates.votes import Certified
+from robust0.certificates.votes import CertifiedAnswer
 from robust0.data.imageset import ImageSet
 from robust0.models.fast.oracle import frozen
 from robust0.models.voting import AblationSmoothing, Certifiable, MaskCover, ViewVoting
@@ -27,7 +27,7 @@ def proved_accuracy(
     return right / len(rows), sure / len(rows)
 
 
-def _decided(model: Certifiable, images: Tensor, ids: Tensor) -> Certified:
+def _decided(model: Certifiable, images: Tensor, ids: Tensor) -> CertifiedAnswer:
     if isinstance(model, ViewVoting):
         return model.decide(model.view_logits(images))
     if isinstance(model, MaskCover):
@@ -39,4 +39,4 @@ def _decided(model: Certifiable, images: Tensor, ids: Tensor) -> Certified:
     bounded = model.counts(images, ids, range(BOUND), "bound").tolist()
     proved = [rule.decide(*counts) for counts in zip(chosen, bounded, strict=True)]
     labels = [-1 if proof.label is None else proof.label for proof in proved]
-    return Certified(torch.tensor(labels), torch.tensor([proof.radius for proof in proved]))
+    return CertifiedAnswer(torch.tensor(labels), torch.tensor([proof.radius for proof in proved]))

@@ -77,7 +77,7 @@ def latest(folder: Path, device: torch.device) -> Snapshot | None:
     return None
 
 
-def check_identity(snapshot: Snapshot, expected: dict[str, Any]) -> None:
+def check_same_training(snapshot: Snapshot, expected: dict[str, Any]) -> None:
     """Refuse to continue a run under other settings, naming the first difference."""
     for key, value in expected.items():
         before = snapshot.identity.get(key)

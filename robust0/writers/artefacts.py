@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from robust0.auditing.facts import read_run as read_info
+from robust0.auditing.facts import read_run_file as read_info
 from robust0.auditing.finish import rebuild_report
 from robust0.auditing.proof import REPORT
 from robust0.auditing.rundata import read_report, read_run

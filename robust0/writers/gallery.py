@@ -40,7 +40,7 @@ def examples(run: RunData, most: int = MOST) -> list[Example]:
     names = class_names(run.report.results)
     shown: list[Example] = []
     size = 0
-    for verdict in chosen(run)[:most]:
+    for verdict in shown_hits(run)[:most]:
         example = _example(run, verdict, names)
         size += sum(len(uri) for uri in (example.clean, example.adversarial, example.sites))
         if shown and size > _MOST_BYTES:
@@ -49,7 +49,7 @@ def examples(run: RunData, most: int = MOST) -> list[Example]:
     return shown
 
 
-def chosen(run: RunData) -> list[Verdict]:
+def shown_hits(run: RunData) -> list[Verdict]:
     """Hits worth showing: classes take turns, within a class the fewest sites come first."""
     largest = run.report.results.budgets[0].budget if run.report.results.budgets else 0
     kept = run.clean.rows()

@@ -17,7 +17,7 @@ from robust0 import upgrades
 from robust0.errors import ZooError
 from robust0.records import Accuracy, Amount, Frozen, Report, Unit
 from robust0.zoo.documents import read_yaml, write_yaml
-from robust0.zoo.proved import Proved
+from robust0.zoo.proved import ProofSummary
 from robust0.zoo.scores import (
     FILE,
     Hash,
@@ -83,7 +83,7 @@ class CardBudget(Frozen):
     amount: Annotated[int, Field(ge=1, le=2**31)]
 
 
-class Measured(Frozen):
+class Measurement(Frozen):
     """The audit behind the numbers; everything but ``threads`` is in its report."""
 
     dataset: Name
@@ -126,8 +126,10 @@ class Card(Frozen):
     report_sha256: Hash
     verdicts: JsonName
     verdicts_sha256: Hash
-    audit: Measured
-    certificate: Proved | None = Field(None, description="of a classifier that can be certified")
+    audit: Measurement
+    certificate: ProofSummary | None = Field(
+        None, description="of a classifier that can be certified"
+    )
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, allow_inf_nan=False, populate_by_name=True
@@ -184,14 +186,14 @@ def card_text(card: Card) -> str:
     return write_yaml(card)
 
 
-def measured(report: Report, threads: int) -> Measured:
+def measured(report: Report, threads: int) -> Measurement:
     """What a report says, in the words of a card."""
     results = report.results
     rows: list[tuple[Amount, str, Accuracy | None]] = []
     for result in results.budgets:
         rows += [(result.budget, row.name, row.robust) for row in result.attacks]
         rows += [(result.budget, row.name, row.robust) for row in result.ensembles]
-    return Measured(
+    return Measurement(
         dataset=results.subject.dataset,
         split=results.subject.split,
         images=results.subject.images,
@@ -211,7 +213,7 @@ def measured(report: Report, threads: int) -> Measured:
     )  # fmt: skip
 
 
-def _differences(where: str, expected: Measured, got: Measured) -> list[str]:
+def _differences(where: str, expected: Measurement, got: Measurement) -> list[str]:
     """Names of the fields that differ, with both values where they are short."""
     found = []
     for key, value in expected:

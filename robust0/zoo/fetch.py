@@ -31,7 +31,7 @@ class Found:
     stale: str = ""  # why the zoo's present state is not known
 
 
-def find(name: str, zoo: str | None = None, *, refresh: bool = True) -> Found:
+def find_card(name: str, zoo: str | None = None, *, refresh: bool = True) -> Found:
     """The model of this id; refuses others, naming ids that are close.
 
     Args:
@@ -64,9 +64,9 @@ def cards(zoo: str | None = None) -> tuple[list[Card], list[str]]:
     return found, notes
 
 
-def pull(name: str, zoo: str | None = None) -> Generator[Transfer, None, Path]:
+def pull_weights(name: str, zoo: str | None = None) -> Generator[Transfer, None, Path]:
     """Bring a model's weights here, verified; the generator returns their path."""
-    return (yield from weights(find(name, zoo)))
+    return (yield from weights(find_card(name, zoo)))
 
 
 def weights(found: Found) -> Bringing:
@@ -106,7 +106,7 @@ def locate(source: str, zoo: str | None = None, progress: Progress | None = None
     return path or drive(weights(_identified(source, zoo)), progress)
 
 
-def check(source: str, zoo: str | None = None) -> None:
+def check_source(source: str, zoo: str | None = None) -> None:
     """Refuse what ``locate`` would refuse by its name; no weights are fetched."""
     if weights_of(source) is None:
         _identified(source, zoo)
@@ -122,7 +122,7 @@ def _identified(source: str, zoo: str | None) -> Found:
             f"there is no file {_shown(source)}",
             "give a run directory, a .safetensors checkpoint, or an id from robust0 zoo list",
         )
-    return find(source, zoo, refresh=False)
+    return find_card(source, zoo, refresh=False)
 
 
 def drive(bringing: Bringing, progress: Progress | None = None) -> Path:

@@ -9,7 +9,7 @@ from robust0.records import Frozen
 from robust0.zoo.scores import Hash, JsonName, Name, RobustScore, Score, Whole, percents
 
 
-class Proved(Frozen):
+class ProofSummary(Frozen):
     """What was proved about a card's classifier; every number follows from the radii."""
 
     kind: Literal["partition-vote", "masks", "ablation"]
@@ -37,10 +37,10 @@ class Proved(Frozen):
         return tuple(row for row in self.certified if row.name == self.headline)
 
 
-def proved(results: CertificateResults, radii: str, digest: str) -> Proved:
+def proved(results: CertificateResults, radii: str, digest: str) -> ProofSummary:
     """What a certificate says, in the words of a card."""
     settings = results.settings
-    return Proved(
+    return ProofSummary(
         kind=settings.kind,
         headline=settings.headline,
         dataset=results.subject.dataset,

@@ -12,7 +12,7 @@ from robust0.auditing.attempts import Attempts, write_attempts
 from robust0.auditing.facts import AttackFacts, Facts, RunFile, write_checks, write_run
 from robust0.auditing.finish import write_clean, write_report
 from robust0.auditing.plan import Book
-from robust0.auditing.summary import plan_of, summarise
+from robust0.auditing.summary import plan_of, summarise_audit
 from robust0.records import CLEAN, Flag, Report, RunInfo, Settings, Subject, Verdict
 from robust0.threats.perturbation import Perturbation
 
@@ -178,7 +178,7 @@ def _fold(recipe: Recipe) -> tuple[Report, Facts, Book, list[int]]:
     facts = facts_of(recipe, ids)
     _, labels = clean_pixels(recipe)
     book = verdicts_of(recipe, facts, ids, labels.tolist())
-    results = summarise(facts, list(book.verdicts.values()), recipe.flags)
+    results = summarise_audit(facts, list(book.verdicts.values()), recipe.flags)
     info = RunInfo(
         started="2026-01-31T10:22:08+00:00", finished="2026-01-31T10:25:11+00:00", seconds=183.2,
         attack_seconds={name: 12.5 + 20 * i for i, name in enumerate(recipe.attacks)}, processes=1,

@@ -2,8 +2,8 @@ import time
 
 import pytest
 
-from robust0.auditing.estimate import measure, plan
-from robust0.auditing.run import run
+from robust0.auditing.estimate import cost_plan, measure
+from robust0.auditing.run import run_audit
 from robust0.distributed import World
 from robust0.models.fast import compiling
 from robust0.models.fast.oracle import frozen
@@ -11,7 +11,7 @@ from robust0.models.fast.oracle import frozen
 
 def test_the_plan_says_what_runs_and_what_it_costs(make_job):
     job = make_job(budgets=(8, 4), attacks=("saa",), effort="quick")
-    found = plan(job, World())
+    found = cost_plan(job, World())
     assert [(cost.attack, cost.budget, cost.passes) for cost in found.costs] == [
         (name, budget, passes)
         for budget in (8, 4)
@@ -36,14 +36,14 @@ def test_a_compiled_network_is_compiled_for_the_plan_and_not_again_for_the_run(
 
     monkeypatch.setattr(compiling, "_inductor", backend)
     job = make_job(compile=True)
-    plan(job, World())
+    cost_plan(job, World())
     assert len(made) == 2  # one for logits, one for gradients
-    list(run(job, World(), resume=False))
+    list(run_audit(job, World(), resume=False))
     assert len(made) == 2
 
 
 def test_processes_share_the_cost(make_job):
-    two = plan(make_job(), World(0, 2))
+    two = cost_plan(make_job(), World(0, 2))
     rate = two.costs[-1].seconds * two.forwards_per_second
     assert rate == pytest.approx(50 * 32)
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from robust0.auditing.flags import check
+from robust0.auditing.flags import check_behaviour
 from robust0.models.fast.oracle import Oracle, frozen
 from robust0.threats import Threat
 
@@ -88,7 +88,9 @@ def flags(network, toy, *, unit="pixel", count=40):
         oracle = Oracle(network, 16, CPU)
         right = oracle.exact(images).argmax(dim=1) == labels
         correct = right.nonzero()[:, 0].tolist()
-        return list(check(oracle, fetch, range(min(16, count)), correct, Threat.of(6, unit), 0))
+        return list(
+            check_behaviour(oracle, fetch, range(min(16, count)), correct, Threat.of(6, unit), 0)
+        )
 
 
 @pytest.mark.parametrize("unit", ["pixel", "feature"])
@@ -154,4 +156,4 @@ def test_without_a_correct_image_there_is_nothing_to_attack(toy):
     with frozen(toy.network):
         oracle = Oracle(toy.network, 16, CPU)
         fetch = lambda positions: (images, labels, torch.arange(4))  # noqa: E731
-        assert list(check(oracle, fetch, range(4), [], Threat.of(2), 0)) == []
+        assert list(check_behaviour(oracle, fetch, range(4), [], Threat.of(2), 0)) == []

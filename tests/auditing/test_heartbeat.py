@@ -6,7 +6,7 @@ import pytest
 
 from robust0.auditing import heartbeat
 from robust0.auditing.heartbeat import LifeSigns, beating
-from robust0.auditing.run import run
+from robust0.auditing.run import run_audit
 from robust0.distributed import World
 from robust0.errors import EvaluationError
 from tests.auditing.test_run import in_folder
@@ -44,4 +44,4 @@ def test_the_leader_gives_up_on_a_process_that_never_came(make_job, tmp_path, mo
     monkeypatch.setattr(heartbeat, "SILENT_SECONDS", 0.3)
     job = in_folder(make_job(), tmp_path / "run")
     with pytest.raises(EvaluationError, match=r"process 1 .* has stopped"):
-        list(run(job, World(rank=0, size=2), resume=False))
+        list(run_audit(job, World(rank=0, size=2), resume=False))

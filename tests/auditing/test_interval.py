@@ -17,7 +17,7 @@ def test_wilson_is_scipys(pair):
 
 
 def test_known_interval():
-    # FIELD.md 4b: 60 % of 1,000 images.
+    # 60 % of 1,000 images.
     assert accuracy(600, 1000).low == pytest.approx(0.569, abs=5e-4)
     assert accuracy(600, 1000).high == pytest.approx(0.630, abs=5e-4)
 

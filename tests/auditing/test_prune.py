@@ -99,7 +99,7 @@ def test_a_hit_costs_at_most_one_call_per_site_and_fewer_if_rows_can_ask_ahead(r
     labels = torch.zeros(1, dtype=torch.int64)
     for image, attempt in zip(clean, attempts, strict=True):
         oracle = Oracle(model, rows, CPU)
-        oracle.rows, model.calls = rows, 0
+        oracle.batch_size, model.calls = rows, 0
         with frozen(model):
             prune(oracle, threat, image[None], [attempt], labels)
         # The scale, the gradient, and the last look.

@@ -6,7 +6,7 @@ import pytest
 
 from robust0.auditing.plan import Book
 from robust0.auditing.rounds import RoundsPlan
-from robust0.auditing.run import run as run_audit
+from robust0.auditing.run import run_audit as run_audit
 from robust0.distributed import World
 from robust0.events import AuditFinished
 from robust0.records import CLEAN, Verdict, configured, in_round, round_of

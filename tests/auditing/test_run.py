@@ -16,7 +16,7 @@ from robust0.auditing import store
 from robust0.auditing.attempts import read_attempts
 from robust0.auditing.facts import RunFile, write_run
 from robust0.auditing.finish import rebuild_report, report_text
-from robust0.auditing.run import run
+from robust0.auditing.run import run_audit
 from robust0.auditing.store import key_of, read_verdicts
 from robust0.distributed import World
 from robust0.errors import EvaluationError, RunError
@@ -41,7 +41,7 @@ def no_pages(monkeypatch):
 
 
 def ended(job, *, resume=False) -> Report:
-    last = list(run(job, ONE, resume=resume))[-1]
+    last = list(run_audit(job, ONE, resume=resume))[-1]
     assert isinstance(last, AuditFinished)
     return last.report
 
@@ -71,7 +71,7 @@ def rows(report, place=0):
 
 def test_a_battery_tells_its_story_in_events(make_job):
     job = make_job(attacks=("sparse-pgd-u", "sparse-rs"))
-    events = list(run(job, ONE, resume=False))
+    events = list(run_audit(job, ONE, resume=False))
     assert isinstance(events[0], AuditStarted)
     clean = next(event for event in events if isinstance(event, CleanDone)).clean
     done = [event for event in events if isinstance(event, AttackDone)]
@@ -259,7 +259,7 @@ def test_nan_answers_end_the_evaluation(make_job, toy):
     job = make_job(network=Breaks(), images=images, labels=toy.labels[:8], budgets=(9,),
                    attacks=("saif",))  # fmt: skip
     with pytest.raises(EvaluationError, match="NaN"):
-        list(run(job, ONE, resume=False))
+        list(run_audit(job, ONE, resume=False))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -320,7 +320,7 @@ def test_the_network_is_left_as_it_was(make_job, toy):
 def stopped(job, after, number=signal.SIGTERM, resume=False):
     """Run until ``after`` events have come, then receive a signal."""
     events = []
-    for event in run(job, ONE, resume=resume):
+    for event in run_audit(job, ONE, resume=resume):
         events.append(event)
         if len(events) == after:
             os.kill(os.getpid(), number)
@@ -373,10 +373,10 @@ def test_two_processes_converge_as_one_does(make_job, tmp_path):
     job = in_folder(make_job(**given), tmp_path / "two")
     child = os.fork()
     if child == 0:
-        for _ in run(job, World(1, 2), resume=False):
+        for _ in run_audit(job, World(1, 2), resume=False):
             pass
         os._exit(0)
-    *_, last = run(job, World(0, 2), resume=False)
+    *_, last = run_audit(job, World(0, 2), resume=False)
     assert os.waitpid(child, 0)[1] == 0
     assert results(last.report) == results(whole)
     assert not (tmp_path / "two" / "parts").exists()
@@ -428,7 +428,7 @@ def test_another_job_cannot_resume_it(make_job, tmp_path, changes, named):
     in_folder(make_job(**asked), tmp_path / "run")
     other = replace(make_job(**(asked | changes)), folder=tmp_path / "run")
     with pytest.raises(RunError, match=named) as caught:
-        next(run(other, ONE, resume=True))
+        next(run_audit(other, ONE, resume=True))
     assert "start a new run" in caught.value.hint
 
 
@@ -439,14 +439,16 @@ def test_another_machine_cannot_resume_it(make_job, tmp_path, name):
     job = make_job(count=24)
     in_folder(replace(job, identity={**job.identity, name: "other"}), tmp_path / "run")
     with pytest.raises(RunError) as caught:
-        next(run(replace(job, folder=tmp_path / "run"), ONE, resume=True))
+        next(run_audit(replace(job, folder=tmp_path / "run"), ONE, resume=True))
     assert f"another {name} (was other" in caught.value.message
 
 
 def test_progress_shows_the_latest_hit(make_job, toy, monkeypatch):
     monkeypatch.setattr("robust0.auditing.run.DRAW_SECONDS", 0.0)
     job = make_job(attacks=("sparse-rs",))
-    events = [event for event in run(job, ONE, resume=False) if isinstance(event, AuditProgress)]
+    events = [
+        event for event in run_audit(job, ONE, resume=False) if isinstance(event, AuditProgress)
+    ]
     hits = [event.hit for event in events if event.hit is not None]
     assert hits
     for hit in hits:

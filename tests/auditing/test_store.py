@@ -39,7 +39,7 @@ def flush(made, *verdicts):
 
 def merge(folder):
     found = sorted(read_verdicts(folder), key=key_of)
-    store.merge(folder, found, Attempts("pixel", SHAPE, {}))
+    store.merge_parts(folder, found, Attempts("pixel", SHAPE, {}))
 
 
 def test_verdicts_come_back_exactly(tmp_path):

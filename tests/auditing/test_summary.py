@@ -3,7 +3,7 @@
 import pytest
 
 from robust0.auditing.facts import AttackFacts, Facts
-from robust0.auditing.summary import summarise
+from robust0.auditing.summary import summarise_audit
 from robust0.records import CLEAN, Settings, Subject, Verdict
 
 LIMIT = 100  # passes
@@ -48,7 +48,7 @@ def run(given, hits, *, images=10, wrong=(9,)):
             for image in range(images)
             if image not in wrong
         ]
-    return summarise(given, found, ())
+    return summarise_audit(given, found, ())
 
 
 def rows(results, place=0):
@@ -82,7 +82,7 @@ def test_a_cascade_has_no_accuracy_per_attack():
     found = [verdict(image, fooled=False) for image in range(4)]
     found += [verdict(image, "w", fooled=image == 0) for image in range(4)]
     found += [verdict(image, "b", fooled=image == 1) for image in range(1, 4)]
-    results = summarise(given, found, ())
+    results = summarise_audit(given, found, ())
     assert [row.robust for row in results.budgets[0].attacks] == [None, None]
     assert [row.attacked for row in results.budgets[0].attacks] == [4, 3]
     assert [row.only for row in results.budgets[0].attacks] == [None, None]
@@ -111,7 +111,7 @@ def test_in_a_cascade_the_ensembles_count_every_hit_that_fits():
     found = [verdict(image, fooled=False) for image in range(4)]
     found += [verdict(image, "w", 8, fooled=image < 2, needed=3) for image in range(4)]
     found += [verdict(image, "w", 4, fooled=False) for image in range(2)]
-    results = summarise(given, found, ())
+    results = summarise_audit(given, found, ())
     assert rows(results, 1)["w"].broken == 0  # of what it met at this budget
     assert results.budgets[1].ensembles[0].robust.count == 2
 
@@ -136,7 +136,7 @@ def test_classes_that_are_missing_or_thin_are_noted(labels, words):
         verdict(image, fooled=False).model_copy(update={"label": label})
         for image, label in enumerate(labels)
     ]
-    flags = {flag.name: flag for flag in summarise(facts(), found, ()).flags}
+    flags = {flag.name: flag for flag in summarise_audit(facts(), found, ()).flags}
     assert ("thin-classes" in flags) == bool(words)
     assert not words or words in flags["thin-classes"].message
 
@@ -161,7 +161,7 @@ def test_fragile_hits_and_violations_are_counted():
         verdict(1, "w", fooled=False, fragile=True),
         verdict(2, "w", fooled=False, violation="beyond the budget"),
     ]
-    row = rows(summarise(facts(attacks=("w",)), found, ()))["w"]
+    row = rows(summarise_audit(facts(attacks=("w",)), found, ()))["w"]
     assert (row.fragile, row.violations, row.broken) == (1, 1, 1)
 
 
@@ -191,7 +191,7 @@ def test_in_a_cascade_only_later_black_boxes_tell(order, noted):
     for attack in order:
         found += [verdict(i, attack, fooled=attack == "b" and i == 0) for i in alive]
         alive -= {0} if attack == "b" else set()
-    results = summarise(facts(mode="cascade", attacks=order), found, ())
+    results = summarise_audit(facts(mode="cascade", attacks=order), found, ())
     assert ("black-box-beats-white-box" in names(results)) is noted
 
 
@@ -199,14 +199,14 @@ def test_in_a_cascade_only_later_black_boxes_tell(order, noted):
 def test_hits_in_the_last_tenth_are_noted(passes, noted):
     found = [verdict(image, fooled=False) for image in range(10)]
     found += [verdict(i, "w", fooled=i == 0, passes=passes if i == 0 else LIMIT) for i in range(10)]
-    results = summarise(facts(attacks=("w",)), found, ())
+    results = summarise_audit(facts(attacks=("w",)), found, ())
     assert ("not-converged" in names(results)) is noted
 
 
 def test_rows_that_end_early_have_an_earlier_last_tenth():
     found = [verdict(image, fooled=False) for image in range(10)]
     found += [verdict(i, "w", fooled=i == 0, passes=80) for i in range(10)]
-    assert "not-converged" in names(summarise(facts(attacks=("w",)), found, ()))
+    assert "not-converged" in names(summarise_audit(facts(attacks=("w",)), found, ()))
 
 
 def test_a_union_far_below_the_best_is_noted():

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from robust0.certificates.masks import DoubleMasking, Look, visible
+from robust0.certificates.masks import DoubleMasking, Look, visible_pixels
 from robust0.certificates.partition import StridedPartition, WalkingPartition, hide
 from robust0.errors import RecipeError
 from tests.certificates.tiny import ExactNetwork, distances, every_image
@@ -112,7 +112,7 @@ def tables(partition, images, network, masking):
     """The label of every image under every union: one dictionary each."""
     unions = list(masking.unions())
     shape = (len(unions), 1, 1, partition.height, partition.width)
-    seen = visible(partition.owner(), unions).reshape(shape)
+    seen = visible_pixels(partition.owner(), unions).reshape(shape)
     logits = network(hide(images[None], seen))
     labels = logits.argmax(dim=2).T.tolist()
     return [dict(zip(unions, row, strict=True)) for row in labels]
@@ -153,7 +153,7 @@ def test_what_makes_no_sense_is_refused():
 
 def test_visible_is_what_no_hidden_lattice_owns():
     owner = torch.tensor([0, 1, 2, 0])
-    assert visible(owner, [(0,), (1, 2), ()]).int().tolist() == [
+    assert visible_pixels(owner, [(0,), (1, 2), ()]).int().tolist() == [
         [0, 1, 1, 0],
         [1, 0, 0, 1],
         [1, 1, 1, 1],

@@ -81,7 +81,7 @@ def test_every_certificate_that_was_tried_held(one):
 
 def test_a_false_certificate_ends_with_exit_3_and_names_the_image(ground, capfd, monkeypatch):
     honest = votes.plurality
-    lie = lambda ballots, classes: votes.Certified(  # noqa: E731
+    lie = lambda ballots, classes: votes.CertifiedAnswer(  # noqa: E731
         honest(ballots, classes).labels, honest(ballots, classes).radius + 8
     )
     monkeypatch.setattr(votes, "plurality", lie)
@@ -118,7 +118,7 @@ def test_the_report_is_printed_in_every_form(one, capfd, form):
         assert "sparse-rs within certified radii" in cases
     else:
         assert share in text
-        assert "Certified means proved" in text
+        assert "CertifiedAnswer means proved" in text
 
 
 def test_the_page_needs_nothing_and_escapes_names(one):

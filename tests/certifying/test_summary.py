@@ -2,8 +2,8 @@
 
 from robust0.certifying.facts import CertifyFacts
 from robust0.certifying.finish import extremes
-from robust0.certifying.summary import summarise
-from robust0.certifying.trying import chosen
+from robust0.certifying.summary import summarise_proofs
+from robust0.certifying.trying import tried_proofs
 from robust0.proofs import Answer, CertifySettings, Proof, Trial
 from robust0.records import Subject
 
@@ -40,7 +40,7 @@ def results(broken=()):
         )
         for image in (4, 5)
     ]  # fmt: skip
-    return summarise(FACTS, PROOFS, trials, None)
+    return summarise_proofs(FACTS, PROOFS, trials, None)
 
 
 def test_right_wrong_and_abstained_are_told_apart():
@@ -65,7 +65,9 @@ def test_classes_and_trials_are_counted():
 
 
 def test_no_median_where_fewer_than_half_are_right():
-    made = summarise(FACTS, [proof(0, 0, 1, 9), proof(1, 0, 1, 9), proof(2, 0, 0, 9)], [], None)
+    made = summarise_proofs(
+        FACTS, [proof(0, 0, 1, 9), proof(1, 0, 1, 9), proof(2, 0, 0, 9)], [], None
+    )
     assert made.headline.median is None
 
 
@@ -77,7 +79,7 @@ def test_extremes_are_right_answers_of_all_classes():
 
 def test_certificates_are_tried_by_radius_and_wrong_answers_too():
     def images(most, rows):
-        return {g.radius: g.images for g in chosen(PROOFS, "it", most, rows)}
+        return {g.radius: g.images for g in tried_proofs(PROOFS, "it", most, rows)}
 
     assert images(9, 16) == {2: (4, 5), 4: (1,), 5: (0,)}
     assert images(2, 16) == {2: (4, 5)}  # the most frequent radius fills one call

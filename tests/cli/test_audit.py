@@ -14,7 +14,7 @@ from torch import nn
 from robust0.attacks import ATTACKS
 from robust0.cli.app import run
 from robust0.models.build import NetworkSpec, build
-from robust0.models.checkpoint import Budget, Metadata, save
+from robust0.models.checkpoint import Budget, Metadata, save_checkpoint
 from robust0.rng import seeded
 
 MODULE = """
@@ -258,7 +258,7 @@ def checkpoint(place):
     metadata = Metadata.of(
         THIN, dataset="cifar10", method="fast-ls-l0", eval_budget=Budget(unit="pixel", amount=3)
     )
-    save(place / "thin.safetensors", build(THIN), metadata)
+    save_checkpoint(place / "thin.safetensors", build(THIN), metadata)
     return ["audit", "thin.safetensors", "--images", "16", "--effort", "smoke",
             "--attacks", "sparse-rs", "--batch-size", "16"]  # fmt: skip
 
@@ -316,7 +316,9 @@ def test_with_a_recipe_the_sample_does_not_stand_in_for_its_data(place, checkpoi
 
 def test_resuming_needs_the_same_weights(place, checkpoint, capfd):
     assert run([*checkpoint, "-o", "run"]) == 0
-    save(place / "thin.safetensors", build(THIN, seed=1), Metadata.of(THIN, dataset="cifar10"))
+    save_checkpoint(
+        place / "thin.safetensors", build(THIN, seed=1), Metadata.of(THIN, dataset="cifar10")
+    )
     capfd.readouterr()
     assert run(["audit", "--resume", "run"]) == 2
     assert "was started with another model (was" in capfd.readouterr().err

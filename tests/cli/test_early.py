@@ -8,7 +8,7 @@ import timm
 
 import robust0.models
 from robust0.architectures import architectures, check_architecture, own
-from robust0.commands.early import MIN_ROWS
+from robust0.commands.early import MIN_BATCH
 from robust0.errors import ModelError
 from robust0.models.build import OWN
 from robust0.models.fast import oracle
@@ -104,4 +104,4 @@ def test_names_of_networks_are_those_that_timm_registers():
 
 
 def test_the_smallest_call_is_the_same_everywhere():
-    assert MIN_ROWS == oracle.MIN_ROWS
+    assert MIN_BATCH == oracle.MIN_BATCH

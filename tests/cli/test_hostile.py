@@ -186,7 +186,7 @@ def test_a_damaged_run_is_refused_before_it_goes_on(case, place, monkeypatch, ca
     name, content = DAMAGE[case]
     (place / "run" / "parts").mkdir()
     (place / "run" / name).write_bytes(content)
-    monkeypatch.setattr("robust0.auditing.run.run", None)  # nothing is attacked
+    monkeypatch.setattr("robust0.auditing.run.run_audit", None)  # nothing is attacked
     assert run(list(RESUME)) == 2
     refused(capsys)
 

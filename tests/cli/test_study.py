@@ -9,7 +9,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from robust0.cli.app import run
-from robust0.models.checkpoint import Budget, Metadata, save
+from robust0.models.checkpoint import Budget, Metadata, save_checkpoint
 from robust0.rng import seeded
 
 MODULE = """
@@ -41,7 +41,7 @@ def place(tmp_path, monkeypatch):
         std=(1.0,) * 3, method="sparse-at", train_budget=Budget(unit="pixel", amount=6),
         eval_budget=Budget(unit="pixel", amount=2), dataset="npz:line.npz", epochs=3,
     )  # fmt: skip
-    save("a.safetensors", network, metadata)
+    save_checkpoint("a.safetensors", network, metadata)
     return tmp_path
 
 

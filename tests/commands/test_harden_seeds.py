@@ -9,7 +9,7 @@ from safetensors.numpy import load_file
 
 from robust0.cli.app import run
 from robust0.commands.harden_recipe import parse_seeds
-from robust0.commands.harden_seeds import summarise
+from robust0.commands.harden_seeds import summarise_seeds
 from robust0.errors import RecipeError
 
 SMALL = [
@@ -64,7 +64,7 @@ def test_a_run_without_readings_has_no_mean():
         Path(f"seed-{seed}").mkdir()
         Path(f"seed-{seed}/metrics.jsonl").write_text("".join(line + "\n" for line in lines))
     Path("seeds.json").write_text('{"seeds": [0, 1]}')
-    rows = summarise(Path())
+    rows = summarise_seeds(Path())
     assert [row["probe"] for row in rows] == ["25.0 %", None, None, None]
     assert rows[0]["best probe"] == "25.0 %"
 

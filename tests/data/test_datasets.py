@@ -4,7 +4,7 @@ import sys
 import pytest
 
 from robust0.data.catalogue import DATASETS
-from robust0.data.datasets import open_dataset, parse_name, pull
+from robust0.data.datasets import open_dataset, parse_name, pull_data
 from robust0.errors import DataError
 
 
@@ -65,11 +65,11 @@ def test_options_that_do_not_apply_are_refused(name, options, says):
 @pytest.mark.parametrize("name", ["imagenet100", "folder:/x", "npz:/x"])
 def test_what_cannot_be_fetched_says_so(name):
     with pytest.raises(DataError, match="cannot be fetched"):
-        list(pull(name))
+        list(pull_data(name))
 
 
 def test_pulling_the_sample_verifies_it():
-    assert list(pull("sample")) == []
+    assert list(pull_data("sample")) == []
 
 
 def test_an_unwritable_cache_is_told(tmp_path, monkeypatch):

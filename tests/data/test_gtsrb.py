@@ -11,7 +11,7 @@ from torchvision.transforms.v2 import functional
 
 from robust0.data import gtsrb
 from robust0.data.catalogue import DATASETS
-from robust0.data.datasets import open_dataset, pull
+from robust0.data.datasets import open_dataset, pull_data
 from robust0.errors import DataError
 
 
@@ -123,8 +123,8 @@ def test_pull_fetches_unpacks_and_decodes(tmp_path, httpserver, monkeypatch, cac
     assert gtsrb._ARCHIVES.keys() == hashes.keys()
     monkeypatch.setattr(gtsrb, "_ARCHIVES", hashes)
     monkeypatch.setattr(gtsrb, "_HOST", httpserver.url_for("").rstrip("/"))
-    assert {event.label for event in pull("gtsrb")} == set(parts)
-    assert list(pull("gtsrb")) == []
+    assert {event.label for event in pull_data("gtsrb")} == set(parts)
+    assert list(pull_data("gtsrb")) == []
     assert len(httpserver.log) == 3
     for split, count in (("train", 12), ("test", 5)):
         data = open_dataset("gtsrb", split, fetch_missing=False)

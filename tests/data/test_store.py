@@ -14,7 +14,7 @@ ARRAYS = Arrays(np.arange(48, dtype=np.uint8).reshape(1, 4, 4, 3), np.array([1],
 def test_what_is_saved_is_loaded(tmp_path):
     store.save(tmp_path / "a", "toy", {"test": ARRAYS}, "here")
     assert is_decoded(tmp_path / "a")
-    loaded = store.load(tmp_path / "a", "toy", "test")
+    loaded = store.load_arrays(tmp_path / "a", "toy", "test")
     assert np.array_equal(loaded.images, ARRAYS.images)
     assert np.array_equal(loaded.labels, ARRAYS.labels)
 
@@ -50,4 +50,4 @@ def test_damage_is_refused(tmp_path, damage):
     else:
         manifest.write_text(manifest.read_text().replace('"schema": 1', '"schema": 2'))
     with pytest.raises(DataError, match="cannot be read"):
-        store.load(tmp_path, "toy", "test")
+        store.load_arrays(tmp_path, "toy", "test")

@@ -7,7 +7,7 @@ import pytest
 from robust0.auditing.rundata import read_run
 from robust0.errors import RunError
 from robust0.gate import baseline as baselines
-from robust0.gate.baseline import Baseline, chosen, of_run
+from robust0.gate.baseline import Baseline, kept_attempts, of_run
 from robust0.records import CLEAN
 from tests.auditing.factory_report import Recipe, make_run
 
@@ -59,7 +59,7 @@ def test_stored_values_are_the_same_float32(tmp_path):
 
 
 def test_attempts_are_the_lowest_margins_per_image_survivors_first(run):
-    everything = chosen(run, 10_000)
+    everything = kept_attempts(run, 10_000)
     images = [verdict.image for _, verdict in everything]
     assert len(images) == len(set(images)) == 36  # 4 of 40 are wrong when clean
     fooled = [verdict.fooled for _, verdict in everything]
@@ -76,9 +76,9 @@ def test_attempts_are_the_lowest_margins_per_image_survivors_first(run):
 
 @pytest.mark.parametrize("most", [1, 2, 7, 20, 30])
 def test_few_places_are_shared(run, most):
-    survivors = sum(not v.fooled for _, v in chosen(run, 10_000))
+    survivors = sum(not v.fooled for _, v in kept_attempts(run, 10_000))
     hits = 36 - survivors
-    kept = chosen(run, most)
+    kept = kept_attempts(run, most)
     assert len(kept) == most
     assert sum(v.fooled for _, v in kept) >= min(hits, most // 2)
     assert sum(not v.fooled for _, v in kept) >= min(survivors, most // 2)

@@ -22,7 +22,7 @@ from robust0.gate.decide import (
     require_comparable,
 )
 from robust0.gate.metrics import Floor, Metric, parse_floor, parse_metric
-from robust0.gate.paired import compare, drop_interval, mcnemar, smallest_drop
+from robust0.gate.paired import compare_pairs, drop_interval, mcnemar, smallest_drop
 from tests.auditing.factory_report import Recipe, make_report, make_run
 
 TEMPLATE = make_report(Recipe(budgets=(3, 1))).results
@@ -118,7 +118,7 @@ def test_the_smallest_drop_is_the_first_significant_one():
     assert smallest_drop(1000) == 0.5
     assert smallest_drop(5) == 100
     assert smallest_drop(4) is None
-    assert compare([True] * 4, [False] * 4).p >= 0.05
+    assert compare_pairs([True] * 4, [False] * 4).p >= 0.05
 
 
 counts = st.tuples(*(st.integers(0, 200) for _ in range(4))).filter(any)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from robust0.models.build import NetworkSpec, build
-from robust0.models.checkpoint import Metadata, save
+from robust0.models.checkpoint import Metadata, save_checkpoint
 
 
 @pytest.fixture(scope="session")
@@ -22,7 +22,7 @@ def thin_spec() -> NetworkSpec:
 @pytest.fixture(scope="session")
 def thin_bytes(thin_spec: NetworkSpec, tmp_path_factory: pytest.TempPathFactory) -> bytes:
     path = tmp_path_factory.mktemp("thin") / "thin.safetensors"
-    save(path, build(thin_spec), Metadata.of(thin_spec))
+    save_checkpoint(path, build(thin_spec), Metadata.of(thin_spec))
     return path.read_bytes()
 
 

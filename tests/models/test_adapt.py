@@ -2,13 +2,13 @@ import pytest
 import torch
 
 from robust0.errors import ModelError
-from robust0.models.adapt import plan
+from robust0.models.adapt import adaptation_plan
 from robust0.models.build import build
 
 
 def planned(name, *size, **options):
     height, width = size if len(size) == 2 else (size[0], size[0])
-    return plan(name, image_shape=(3, height, width), classes=10, **options)
+    return adaptation_plan(name, image_shape=(3, height, width), classes=10, **options)
 
 
 CASES = [
@@ -133,4 +133,4 @@ def test_unknown_names_and_arguments():
 )
 def test_data_that_no_checkpoint_could_record(shape, classes):
     with pytest.raises(ModelError, match="expected"):
-        plan("resnet18", image_shape=shape, classes=classes)
+        adaptation_plan("resnet18", image_shape=shape, classes=classes)

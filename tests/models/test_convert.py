@@ -9,9 +9,9 @@ from safetensors.torch import load_file
 
 from robust0.errors import ModelError
 from robust0.models.build import NetworkSpec, build
-from robust0.models.checkpoint import load
+from robust0.models.checkpoint import load_checkpoint
 from robust0.models.convert import convert
-from robust0.models.convert_worker import main
+from robust0.models.convert_worker import serve
 from robust0.models.normalize import bare
 
 
@@ -41,7 +41,7 @@ def test_a_training_checkpoint_becomes_ours(state, source, tmp_path, thin_spec):
     torch.save(content, source)
     target = tmp_path / "new.safetensors"
     digest = convert(source, target, thin_spec, class_names=tuple("abcdefghij"), dataset="cifar10")
-    loaded = load(target)
+    loaded = load_checkpoint(target)
     assert loaded.sha256 == digest
     assert loaded.metadata.class_names == tuple("abcdefghij")
     assert loaded.metadata.dataset == "cifar10"
@@ -99,7 +99,7 @@ def work(source, tmp_path, monkeypatch):
             torch.save(content, source)
         else:
             source.write_bytes(data)
-        return main(source, tmp_path / "out.safetensors")
+        return serve(source, tmp_path / "out.safetensors")
 
     return run
 

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from robust0.errors import ModelError
-from robust0.models.checkpoint import Metadata, save
+from robust0.models.checkpoint import Metadata, save_checkpoint
 from robust0.models.factory import from_factory
 
 SOURCE = """
@@ -75,7 +75,7 @@ def test_fresh_weights_come_from_the_seed(package):
 def test_weights_are_loaded_strictly(package):
     first = from_factory("mine.nets:make", seed=1).network
     metadata = Metadata.made(factory="mine.nets:make", **FACTS)
-    digest = save("w.safetensors", first, metadata)
+    digest = save_checkpoint("w.safetensors", first, metadata)
     made = from_factory("mine.nets:make", "w.safetensors")
     assert torch.equal(made.network.linear.weight, first.linear.weight)
     assert made.sha256 == digest
@@ -83,7 +83,7 @@ def test_weights_are_loaded_strictly(package):
 
 
 def test_weights_of_another_network(package):
-    save("w.safetensors", nn.Linear(12, 3), Metadata.made(factory="x:y", **FACTS))
+    save_checkpoint("w.safetensors", nn.Linear(12, 3), Metadata.made(factory="x:y", **FACTS))
     with pytest.raises(ModelError, match=r"lacks 2 tensors, first 'linear\.weight'"):
         from_factory("mine.nets:make", "w.safetensors")
 

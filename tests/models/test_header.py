@@ -12,14 +12,14 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 
 from robust0.errors import ModelError
-from robust0.models.checkpoint import load, read_metadata
-from robust0.models.header import MAX_HEADER, one_line, parse, read_bytes, read_header
+from robust0.models.checkpoint import load_checkpoint, read_metadata
+from robust0.models.header import MAX_HEADER, one_line, parse_header, read_bytes, read_header
 
 
 def refusal(path):
     """The message and hint with which every reader refuses this file."""
     with pytest.raises(ModelError) as whole:
-        load(path)
+        load_checkpoint(path)
     with pytest.raises(ModelError) as head:
         read_metadata(path)
     assert whole.value.message == head.value.message
@@ -199,7 +199,7 @@ def test_hostile_names_cannot_reach_the_terminal(editor):
 
 
 def test_whole_and_partial_reading_agree(thin_path):
-    assert parse(read_bytes(thin_path), thin_path) == read_header(thin_path)
+    assert parse_header(read_bytes(thin_path), thin_path) == read_header(thin_path)
 
 
 def test_one_line_keeps_ordinary_text():
@@ -212,7 +212,7 @@ def test_one_line_keeps_ordinary_text():
 @given(data=st.binary(max_size=200))
 def test_any_bytes_are_refused_in_our_words(data, tmp_path):
     with pytest.raises(ModelError):
-        parse(data, tmp_path)
+        parse_header(data, tmp_path)
 
 
 @settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -224,7 +224,7 @@ def test_what_we_accept_the_library_accepts(data, tmp_path):
     spoilt = bytearray(good)
     spoilt[place] = data.draw(st.integers(0, 255))
     try:
-        header = parse(bytes(spoilt), tmp_path)
+        header = parse_header(bytes(spoilt), tmp_path)
     except ModelError:
         return
     try:

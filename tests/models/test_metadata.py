@@ -6,7 +6,7 @@ from pydantic import ValidationError
 
 from robust0.errors import ModelError
 from robust0.models.build import NetworkSpec
-from robust0.models.checkpoint import load, read_metadata
+from robust0.models.checkpoint import load_checkpoint, read_metadata
 from robust0.models.metadata import SCHEMA, Budget, Metadata, read
 
 PATH = Path("weights.safetensors")
@@ -66,7 +66,7 @@ def test_a_file_from_elsewhere_has_none():
 def test_a_plain_safetensors_file_needs_its_network_named(editor):
     editor.header["__metadata__"] = {"format": "pt"}
     path = editor.write()
-    for reader in (load, read_metadata):
+    for reader in (load_checkpoint, read_metadata):
         with pytest.raises(ModelError, match="no robust0 metadata") as refusal:
             reader(path)
         assert "--arch" in refusal.value.hint
@@ -209,4 +209,4 @@ def test_hostile_arguments_in_a_file_cost_nothing(editor):
     strings["arch"] = "vit_tiny_patch16_224"
     strings["arch_args"] = json.dumps({"embed_dim": 4080, "depth": 64, "num_classes": 10})
     with pytest.raises(ModelError, match=r"lacks .* tensors"):
-        load(editor.write())
+        load_checkpoint(editor.write())

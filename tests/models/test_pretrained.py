@@ -9,11 +9,11 @@ from safetensors.torch import save_file
 from werkzeug import Response
 
 from robust0.errors import ModelError
-from robust0.models.adapt import plan
+from robust0.models.adapt import adaptation_plan
 from robust0.models.build import build
-from robust0.models.checkpoint import Metadata, load, save
+from robust0.models.checkpoint import Metadata, load_checkpoint, save_checkpoint
 from robust0.models.pretrained import realize
-from robust0.models.sources import find
+from robust0.models.sources import find_source
 
 MEAN, STD = [0.4, 0.5, 0.6], [0.2, 0.3, 0.4]
 
@@ -39,7 +39,7 @@ def publish(folder, arch, *, classes=5, model_args=None, config=None, change=Non
 
 def planned(folder, size, classes=10, **options):
     options.setdefault("image_shape", (3, size, size))
-    return plan(f"local-dir:{folder}", classes=classes, pretrained=True, **options)
+    return adaptation_plan(f"local-dir:{folder}", classes=classes, pretrained=True, **options)
 
 
 def test_published_weights_with_a_new_head(tmp_path):
@@ -66,9 +66,10 @@ def test_a_pretrained_network_comes_back_from_a_checkpoint(tmp_path):
     publish(tmp_path / "hub", "test_vit", model_args={"global_pool": "avg", "img_size": 64})
     found = planned(tmp_path / "hub", 32)
     model = realize(found)
-    save(tmp_path / "x.safetensors", model, Metadata.of(found.spec, pretrained=found.source.name))
+    path = tmp_path / "x.safetensors"
+    save_checkpoint(path, model, Metadata.of(found.spec, pretrained=found.source.name))
     images = torch.rand(2, 3, 32, 32)
-    assert torch.equal(load(tmp_path / "x.safetensors").network(images), model.eval()(images))
+    assert torch.equal(load_checkpoint(path).network(images), model.eval()(images))
 
 
 def test_timm_resamples_patches_and_positions(tmp_path):
@@ -173,13 +174,13 @@ def test_hostile_configs(words, text, tmp_path):
     if text is not None:
         (tmp_path / "config.json").write_text(text)
     with pytest.raises(ModelError, match=words):
-        find(f"local-dir:{tmp_path}")
+        find_source(f"local-dir:{tmp_path}")
 
 
 def test_configs_of_one_level_are_read(tmp_path):
     text = json.dumps({"architecture": "resnet18", "mean": MEAN, "std": STD, "num_classes": 7})
     (tmp_path / "config.json").write_text(text)
-    found = find(f"local-dir:{tmp_path}")
+    found = find_source(f"local-dir:{tmp_path}")
     assert found.mean == tuple(MEAN)
     assert found.config == {"num_classes": 7}
 
@@ -187,22 +188,23 @@ def test_configs_of_one_level_are_read(tmp_path):
 @pytest.mark.parametrize("name", ["http://x/y", "hf-hub:", "local-dir:", "C:\\models"])
 def test_other_sources(name):
     with pytest.raises(ModelError, match="is not a source of weights"):
-        find(name)
+        find_source(name)
 
 
 def test_networks_without_published_weights():
     with pytest.raises(ModelError, match="no pretrained weights for preact_resnet18"):
-        find("preact_resnet18")
+        find_source("preact_resnet18")
 
 
 def test_networks_published_as_pickles_only():
     with pytest.raises(ModelError, match="as a pickle only") as refusal:
-        find("legacy_seresnet18.in1k")
+        find_source("legacy_seresnet18.in1k")
     assert "zoo convert" in refusal.value.hint
 
 
 def test_timms_own_weights_and_their_statistics():
-    found = plan("resnet18.a1_in1k", image_shape=(3, 224, 224), classes=10, pretrained=True)
+    size = (3, 224, 224)
+    found = adaptation_plan("resnet18.a1_in1k", image_shape=size, classes=10, pretrained=True)
     assert found.spec.mean == (0.485, 0.456, 0.406)
     assert found.source.repository == "timm/resnet18.a1_in1k"
     assert build(found.spec).normalizes
@@ -233,7 +235,7 @@ def hub(httpserver, tmp_path, monkeypatch):
 def test_a_network_from_the_hub(hub, tmp_path):
     state = publish(tmp_path / "net", "test_resnet")
     hub(tmp_path / "net", "config.json", "model.safetensors")
-    found = plan("hf-hub:me/net", image_shape=(3, 160, 160), classes=10, pretrained=True)
+    found = adaptation_plan("hf-hub:me/net", image_shape=(3, 160, 160), classes=10, pretrained=True)
     assert found.source.name == "hf-hub:me/net"
     assert torch.equal(realize(found).network.conv1[0].weight, state["conv1.0.weight"])
 
@@ -252,7 +254,7 @@ def test_refusals_of_the_hub(code, words, hub, httpserver):
     response = Response(status=status, headers={"X-Error-Code": code})
     httpserver.expect_request("/me/net/resolve/main/config.json").respond_with_response(response)
     with pytest.raises(ModelError, match=words):
-        find("hf-hub:me/net")
+        find_source("hf-hub:me/net")
 
 
 def test_no_connection(hub, monkeypatch):
@@ -260,25 +262,25 @@ def test_no_connection(hub, monkeypatch):
     with pytest.raises(
         ModelError, match="cannot be reached, the cache does not have it"
     ) as refusal:
-        find("hf-hub:me/net")
+        find_source("hf-hub:me/net")
     assert "local-dir:" in refusal.value.hint
 
 
 def test_no_connection_for_timms_own_weights(hub, monkeypatch):
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    found = plan("test_resnet", image_shape=(3, 160, 160), classes=10, pretrained=True)
+    found = adaptation_plan("test_resnet", image_shape=(3, 160, 160), classes=10, pretrained=True)
     with pytest.raises(ModelError, match=r"cannot fetch model\.safetensors of test_resnet"):
         realize(found)
 
 
 def test_a_name_the_hub_cannot_have():
     with pytest.raises(ModelError, match="is not OWNER/NAME"):
-        find("hf-hub:a/b/c")
+        find_source("hf-hub:a/b/c")
 
 
 def test_the_hubs_log_is_as_before(hub, monkeypatch):
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     before = logging.getLogger("huggingface_hub").level
     with pytest.raises(ModelError):
-        find("hf-hub:me/net")
+        find_source("hf-hub:me/net")
     assert logging.getLogger("huggingface_hub").level == before

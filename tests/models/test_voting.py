@@ -13,7 +13,7 @@ from robust0 import load
 from robust0.certificates.partition import StridedPartition, WalkingPartition
 from robust0.errors import ModelError
 from robust0.models.build import NetworkSpec, build
-from robust0.models.checkpoint import Metadata, save
+from robust0.models.checkpoint import Metadata, save_checkpoint
 from robust0.models.classifiers import AblationNotes, MaskNotes, PartitionVoteNotes
 from robust0.models.voting import AblationSmoothing, MaskCover, ViewVoting, content_ids
 from robust0.rng import Stream, seeded
@@ -172,7 +172,7 @@ def test_a_checkpoint_brings_the_whole_classifier_back(notes, tmp_path):
     metadata = Metadata.of(spec, classifier=notes, **facts)
     model = notes.wrap(inner, (3, 32, 32), 10).eval()
     path = tmp_path / "model.safetensors"
-    save(path, model, metadata)
+    save_checkpoint(path, model, metadata)
     again = load(path)
     assert type(again) is type(model)
     images = pictures(2, side=32)

@@ -12,7 +12,7 @@ from robust0.study.figures import draw
 from robust0.study.page import write_page
 from robust0.study.perturb import StudyImages, TrainingAttack, Unperturbed
 from robust0.study.run import run_study
-from robust0.study.subjects import Studied, StudyScope
+from robust0.study.subjects import StudyScope, StudySubject
 from robust0.study.tables import rows_of
 from robust0.study.training import RecordedRun, overfitting_moment, training_job
 from robust0.study_events import StudyAdvanced, StudyStarted
@@ -27,7 +27,7 @@ def scope(seed=0):
         TrainingAttack("one step", SparsePGDInner(), Threat.of(3), seed),
         TrainingAttack("four steps", SparsePGDInner(steps=4), Threat.of(2), seed),
     )
-    models = [Studied(f"width {w}", tiny_network(w), f"weights {w}", attacks) for w in (1, 2)]
+    models = [StudySubject(f"width {w}", tiny_network(w), f"weights {w}", attacks) for w in (1, 2)]
     return StudyScope(models, StudyImages(images, labels, torch.arange(12)), "data", seed)
 
 
@@ -118,14 +118,15 @@ def test_studies_of_nothing_are_refused_before_they_begin(job):
 
 def test_an_overlap_needs_two_attacks():
     one = scope()
-    models = [Studied("a", one.models[0].network, "w", (Unperturbed(), one.models[0].attacks[0]))]
+    first = one.models[0]
+    models = [StudySubject("a", first.network, "w", (Unperturbed(), first.attacks[0]))]
     with pytest.raises(RecipeError, match="two attacks"):
         run_study(overlap_job(StudyScope(models, one.data, "data", 0)))
 
 
 def test_what_is_no_classifier_is_refused_before_anything_runs():
     one = scope()
-    models = [Studied("a", torch.nn.Conv2d(3, 3, 1), "w", one.models[0].attacks)]
+    models = [StudySubject("a", torch.nn.Conv2d(3, 3, 1), "w", one.models[0].attacks)]
     with pytest.raises(ModelError):
         StudyScope(models, one.data, "data", 0)
 

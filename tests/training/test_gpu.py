@@ -28,19 +28,19 @@ def on_gpu(folder, **changes):
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
 def test_every_precision_learns(tmp_path, precision):
-    events = list(loop.run(on_gpu(tmp_path, precision=precision), World(), resume=False))
+    events = list(loop.run_training(on_gpu(tmp_path, precision=precision), World(), resume=False))
     assert [e.clean for e in events if isinstance(e, EpochDone)][-1] > 0.8
 
 
 def test_the_loss_scaler_survives_a_resume(tmp_path):
-    run = loop.run(on_gpu(tmp_path, precision="fp16"), World(), resume=False)
+    run = loop.run_training(on_gpu(tmp_path, precision="fp16"), World(), resume=False)
     for event in run:
         if isinstance(event, Saved) and event.kind == "snapshot":
             run.close()
             break
     kept = snapshot.latest(tmp_path, CUDA).memory["scaler"]
     assert kept["scale"] > 0
-    events = list(loop.run(on_gpu(tmp_path, precision="fp16"), World(), resume=True))
+    events = list(loop.run_training(on_gpu(tmp_path, precision="fp16"), World(), resume=True))
     assert events[0].step == 5
 
 

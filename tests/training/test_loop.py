@@ -46,7 +46,7 @@ def weights(job):
 
 def train(job, *, resume=False, stop_after=None):
     events = []
-    run = loop.run(job, ALONE, resume=resume)
+    run = loop.run_training(job, ALONE, resume=resume)
     for event in run:
         events.append(event)
         if stop_after and stop_after(event):
@@ -158,7 +158,7 @@ def test_a_signal_saves_and_the_run_goes_on_exactly(tmp_path):
     cut = make_job(tmp_path / "cut", snapshot_minutes=1e9)
     assert threading.current_thread() is threading.main_thread()
     events = []
-    for event in loop.run(cut, ALONE, resume=False):
+    for event in loop.run_training(cut, ALONE, resume=False):
         events.append(event)
         if isinstance(event, EpochDone) and event.epoch == 2:
             signal.raise_signal(signal.SIGTERM)
@@ -246,7 +246,7 @@ def test_running_out_of_memory_names_the_batch_size_that_fits(problem, tmp_path)
 
 def test_a_run_whose_folder_is_gone_ends_in_two_lines(tmp_path):
     job = make_job(tmp_path / "run")
-    events = loop.run(job, ALONE, resume=False)
+    events = loop.run_training(job, ALONE, resume=False)
     next(event for event in events if isinstance(event, Saved))
     shutil.rmtree(job.folder)
     with pytest.raises(RunError, match="the run directory was removed") as told:

@@ -40,7 +40,7 @@ def job(folder, model, *changes):
 
 def two_steps(made):
     before = [weight.detach().clone() for weight in made.network.parameters()]
-    events = list(loop.run(made, World(), resume=False))
+    events = list(loop.run_training(made, World(), resume=False))
     (report,) = [event for event in events if isinstance(event, StepDone)]
     assert report.step == 2
     changed = [

@@ -15,7 +15,7 @@ from robust0.auditing.rundata import read_run
 from robust0.records import Flag
 from robust0.wording import interval, percent
 from robust0.writers.artefacts import write_all
-from robust0.writers.gallery import chosen, examples
+from robust0.writers.gallery import examples, shown_hits
 from robust0.writers.html import render
 from robust0.writers.picture import changed_picture, curve_svg, data_uri, ticks
 from tests.auditing.factory_report import Recipe, make_report, make_run
@@ -192,7 +192,7 @@ def test_a_changed_pixel_of_a_large_image_is_a_square():
 
 def test_examples_are_hits_spread_over_classes(tmp_path):
     run = read_run(make_run(tmp_path / "run", Recipe(budgets=(4, 2), images=90)))
-    shown = chosen(run)
+    shown = shown_hits(run)
     assert all(v.fooled and v.budget == 4 for v in shown)
     images = [v.image for v in shown]
     assert len(images) == len(set(images))
@@ -214,7 +214,7 @@ def test_a_run_that_keeps_few_clean_images_shows_those(tmp_path):
 
     folder = make_run(tmp_path / "run")
     run = read_run(folder)
-    hit = chosen(run)[0].image
+    hit = shown_hits(run)[0].image
     row = run.clean.rows()[hit]
     write_clean(folder, [hit], run.clean.labels[[row]].tolist(), run.clean.images[[row]])
     assert [card.image for card in examples(read_run(folder))] == [hit]

@@ -12,7 +12,7 @@ from robust0.auditing.finish import rebuild_report
 from robust0.commands.zoo_add import Publication, add
 from robust0.download import fetch
 from robust0.models.build import NetworkSpec, build
-from robust0.models.checkpoint import Budget, Metadata, save
+from robust0.models.checkpoint import Budget, Metadata, save_checkpoint
 from tests.auditing.factory_report import Recipe, make_run
 
 NAME = "toy-fast"
@@ -33,7 +33,7 @@ def save_model(
         "train_budget": Budget(unit="pixel", amount=18), "recipe": "ab" * 32,
         "eval_budget": Budget(unit="pixel", amount=3),
     } | facts  # fmt: skip
-    return save(path, network or build(spec), Metadata.of(spec, **known))
+    return save_checkpoint(path, network or build(spec), Metadata.of(spec, **known))
 
 
 def fake_audit(folder: Path, digest: str, **changes: object) -> Path:

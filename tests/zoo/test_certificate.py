@@ -12,10 +12,10 @@ from robust0.commands.zoo_add import Publication, add, write_index
 from robust0.errors import ZooError
 from robust0.gate.certified import read_certificate_baseline
 from robust0.models.build import NetworkSpec, build
-from robust0.models.checkpoint import Budget, Metadata, save
+from robust0.models.checkpoint import Budget, Metadata, save_checkpoint
 from robust0.models.classifiers import PartitionVoteNotes
 from robust0.proofs import CertificateReport
-from robust0.zoo.fetch import find
+from robust0.zoo.fetch import find_card
 from tests.zoo.conftest import fake_audit
 
 NAME = "toy-votes"
@@ -40,7 +40,8 @@ def proved(tmp_path_factory):
         "eval_budget": Budget(unit="pixel", amount=3),
     }  # fmt: skip
     model = folder / "run" / "model.safetensors"
-    digest = save(model, notes.wrap(build(spec), (3, 32, 32), 10), Metadata.of(spec, **facts))
+    voting = notes.wrap(build(spec), (3, 32, 32), 10)
+    digest = save_checkpoint(model, voting, Metadata.of(spec, **facts))
     command = ["robust0", "harden", "--data", "sample"]
     (folder / "run" / "options.json").write_text(json.dumps({"command": command}))
     options = ("--data", "sample", "--images", "20", "--try", "0", "--eps", "1,3")
@@ -53,7 +54,7 @@ def proved(tmp_path_factory):
 
 def test_the_card_says_what_the_certificate_says(proved):
     report = CertificateReport.model_validate_json((proved / "proof/report.json").read_bytes())
-    claim = find(NAME, str(proved / "zoo")).card.certificate
+    claim = find_card(NAME, str(proved / "zoo")).card.certificate
     headline = report.results.headline
     assert [row.budget for row in claim.headline_scores] == [1, 3]
     for row in claim.headline_scores:
@@ -74,7 +75,7 @@ def test_list_and_show_name_it(proved, capfd):
 
 
 def test_proving_again_gives_the_same_radii(proved):
-    found = find(NAME, str(proved / "zoo"))
+    found = find_card(NAME, str(proved / "zoo"))
     weights = proved / "run" / "model.safetensors"
     result = certified_again(found, weights, full=True, device="cpu", data_dir=None)
     assert result.holds
@@ -96,7 +97,7 @@ def forged(proved, tmp_path, change):
     card["certificate"]["radii_sha256"] = hashlib.sha256(radii.read_bytes()).hexdigest()
     path.write_text(yaml.safe_dump(card, sort_keys=False))
     write_index(zoo)
-    return find(NAME, str(zoo))
+    return find_card(NAME, str(zoo))
 
 
 def test_radii_that_do_not_fit_the_card_are_caught(proved, tmp_path):

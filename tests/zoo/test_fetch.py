@@ -10,9 +10,9 @@ from werkzeug import Response
 import robust0
 from robust0.commands.zoo_add import write_index
 from robust0.errors import ZooError
-from robust0.models.checkpoint import load
+from robust0.models.checkpoint import load_checkpoint
 from robust0.zoo.cards import read_card
-from robust0.zoo.fetch import attachment, cards, drive, find, locate, pull
+from robust0.zoo.fetch import attachment, cards, drive, find_card, locate, pull_weights
 from tests.zoo.conftest import NAME, digest_of
 from tests.zoo.test_cards import change
 
@@ -28,9 +28,9 @@ def requests(httpserver) -> list[str]:
 
 
 def test_a_folders_files_are_used_where_they_lie(zoo, tmp_path):
-    assert list(pull(NAME, str(zoo))) == []
+    assert list(pull_weights(NAME, str(zoo))) == []
     assert locate(NAME, str(zoo)) == zoo / WEIGHTS
-    assert drive(attachment(find(NAME, str(zoo)), "report")) == zoo / f"{NAME}.report.json"
+    assert drive(attachment(find_card(NAME, str(zoo)), "report")) == zoo / f"{NAME}.report.json"
     assert not (tmp_path / "cache").exists()
 
 
@@ -52,7 +52,7 @@ def test_a_report_of_a_folder_is_verified(zoo):
     path = zoo / f"{NAME}.report.json"
     path.write_text(path.read_text().replace("fast-ls-l0", "slow-ls-l0"))
     with pytest.raises(ZooError, match="has sha256"):
-        drive(attachment(find(NAME, str(zoo)), "report"))
+        drive(attachment(find_card(NAME, str(zoo)), "report"))
 
 
 def test_bad_cards_are_left_out_of_the_list(zoo):
@@ -98,14 +98,14 @@ def test_what_is_neither_file_nor_id(zoo, source, words, hint):
 @pytest.mark.parametrize("name", ["../x", "index", "a/b", "A"])
 def test_ids_that_leave_the_zoo(zoo, name):
     with pytest.raises(ZooError, match="is not the id of a model"):
-        find(name, str(zoo))
+        find_card(name, str(zoo))
 
 
 def test_two_lines_of_python(zoo, monkeypatch):
     monkeypatch.setenv("ROBUST0_ZOO", str(zoo))
     images = torch.rand(2, 3, 32, 32)
     logits = robust0.load(NAME)(images)
-    assert torch.equal(logits, load(zoo / WEIGHTS).network(images))
+    assert torch.equal(logits, load_checkpoint(zoo / WEIGHTS).network(images))
     assert torch.equal(logits, robust0.load(zoo / WEIGHTS)(images))
 
 
@@ -114,14 +114,14 @@ def test_two_lines_of_python(zoo, monkeypatch):
 
 def test_a_model_from_the_web_and_again_from_the_cache(serve, httpserver, zoo, monkeypatch):
     base = serve()
-    events = list(pull(NAME, base))
+    events = list(pull_weights(NAME, base))
     assert (events[-1].label, events[-1].done) == (WEIGHTS, (zoo / WEIGHTS).stat().st_size)
     assert requests(httpserver) == ["index.yaml", f"{NAME}.yaml", WEIGHTS]
     path = locate(NAME, base)
     assert path.read_bytes() == (zoo / WEIGHTS).read_bytes()
     assert len(httpserver.log) == 3
     monkeypatch.setenv("ROBUST0_OFFLINE", "1")
-    assert drive(pull(NAME, base)) == path
+    assert drive(pull_weights(NAME, base)) == path
     found, notes = cards(base)
     assert [card.id for card in found] == [NAME]
     assert "ROBUST0_OFFLINE" in notes[0]
@@ -137,16 +137,16 @@ def test_offline_without_a_cache(serve, monkeypatch):
 
 def test_a_server_that_is_gone_leaves_what_was_seen(serve, httpserver, waits):
     base = serve()
-    path = drive(pull(NAME, base))
+    path = drive(pull_weights(NAME, base))
     httpserver.clear()
     httpserver.expect_request("/zoo/index.yaml").respond_with_data("", status=503)
-    assert drive(pull(NAME, base)) == path
-    assert "HTTP 503" in find(NAME, base).stale
+    assert drive(pull_weights(NAME, base)) == path
+    assert "HTTP 503" in find_card(NAME, base).stale
 
 
 def test_a_damaged_cache_is_mended(serve, httpserver):
     base = serve()
-    path = drive(pull(NAME, base))
+    path = drive(pull_weights(NAME, base))
     data = path.read_bytes()
     path.write_bytes(data[:100])
     assert locate(NAME, base).read_bytes() == data
@@ -155,18 +155,18 @@ def test_a_damaged_cache_is_mended(serve, httpserver):
 
 def test_a_new_release_of_the_same_id(serve, httpserver, zoo):
     base = serve()
-    drive(pull(NAME, base))
+    drive(pull_weights(NAME, base))
     httpserver.clear()
     change(zoo / f"{NAME}.yaml", title="second release")
     write_index(zoo)
     serve()
-    assert find(NAME, base, refresh=False).card.title != "second release"
-    assert find(NAME, base).card.title == "second release"
+    assert find_card(NAME, base, refresh=False).card.title != "second release"
+    assert find_card(NAME, base).card.title == "second release"
 
 
 def test_an_id_that_the_remembered_index_lacks(serve, httpserver, zoo):
     base = serve()
-    drive(pull(NAME, base))
+    drive(pull_weights(NAME, base))
     text = (zoo / f"{NAME}.yaml").read_text().replace(f"id: {NAME}", "id: newer")
     (zoo / "newer.yaml").write_text(text)
     write_index(zoo)
@@ -245,7 +245,7 @@ def test_weights_with_a_wrong_hash(serve, httpserver, zoo, tmp_path):
 def test_a_card_that_is_not_the_listed_one(serve, httpserver, zoo):
     change(zoo / f"{NAME}.yaml", title="changed after the index")
     with pytest.raises(ZooError, match=r"wrong length|wrong hash"):
-        find(NAME, serve())
+        find_card(NAME, serve())
 
 
 def test_redirects_are_followed(serve, httpserver, zoo):
@@ -288,11 +288,11 @@ def test_hostile_indexes(httpserver, text, words, tmp_path):
 
 def test_a_bad_index_does_not_replace_a_good_one(serve, httpserver):
     base = serve()
-    path = drive(pull(NAME, base))
+    path = drive(pull_weights(NAME, base))
     httpserver.clear()
     httpserver.expect_request("/zoo/index.yaml").respond_with_data("<html>")
     with pytest.raises(ZooError):
-        find(NAME, base)
+        find_card(NAME, base)
     assert locate(NAME, base) == path
 
 
@@ -307,7 +307,7 @@ def test_a_card_from_the_web_cannot_leave_the_cache(serve, zoo, tmp_path, source
 
 def test_a_report_without_end(serve, httpserver, zoo, monkeypatch):
     monkeypatch.setattr("robust0.zoo.fetch.MAX_JSON", 1000)
-    found = find(NAME, serve())
+    found = find_card(NAME, serve())
     with pytest.raises(ZooError, match="larger than 1,000 bytes"):
         drive(attachment(found, "report"))
 
@@ -331,7 +331,7 @@ def test_a_cache_that_cannot_be_written(serve, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("ROBUST0_CACHE", str(tmp_path / "file"))
     with pytest.raises(ZooError, match="cannot write"):
-        find(NAME, serve())
+        find_card(NAME, serve())
 
 
 # --- the hub, played by a server on this machine -------------------------------------------------
@@ -358,7 +358,7 @@ def hub(httpserver, zoo, tmp_path, monkeypatch):
 
 def test_a_model_from_the_hub_and_again_without_it(hub, httpserver, zoo, monkeypatch):
     root = hub()
-    events = list(pull(NAME, root))
+    events = list(pull_weights(NAME, root))
     assert events[-1].done == events[-1].total == (zoo / WEIGHTS).stat().st_size
     assert [card.id for card in cards(root)[0]] == [NAME]
     asked = len(httpserver.log)

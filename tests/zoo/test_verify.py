@@ -5,12 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from robust0 import upgrades
-from robust0.auditing.plan import spread
+from robust0.auditing.plan import evenly
 from robust0.commands.build_attacks import attack_entries
 from robust0.commands.verify import audit_spec
 from robust0.gate.baseline import Baseline
 from robust0.gate.baseline import read as read_baseline
-from robust0.gate.claims import Line, compare, papers
+from robust0.gate.claims import Line, compare_claims, papers
 from robust0.records import Report
 from robust0.resources import shipped
 from robust0.zoo.cards import read_card
@@ -81,7 +81,7 @@ def test_a_report_that_says_something_else(published):
 
 def test_equal_verdicts_hold(published):
     stored = published[2]
-    result = compare(stored, stored)
+    result = compare_claims(stored, stored)
     assert result.holds
     assert result.differing == 0
     assert result.verdicts == 40 * 5
@@ -91,7 +91,7 @@ def test_equal_verdicts_hold(published):
 def test_some_images_in_another_order(published):
     stored = published[2]
     rows = [7, 3, 20]
-    result = compare(stored, changed(stored, "sparse-rs", str, rows))
+    result = compare_claims(stored, changed(stored, "sparse-rs", str, rows))
     assert result.differing == 0
     assert {line.images for line in result.lines} == {3}
 
@@ -99,7 +99,7 @@ def test_some_images_in_another_order(published):
 def test_a_claim_that_fails(published):
     stored = published[2]
     again = changed(stored, "sparse-rs", lambda bits: bits.replace("1", "0", 6))
-    result = compare(stored, again)
+    result = compare_claims(stored, again)
     assert not result.holds
     assert result.differing == 6
     failed = {line.name for line in result.lines if not line.holds}
@@ -110,7 +110,7 @@ def test_a_claim_that_fails(published):
 def test_a_weaker_attack_does_not_refute_an_upper_bound(published):
     stored = published[2]
     again = changed(stored, "sparse-rs", lambda bits: bits.replace("0", "1"))
-    result = compare(stored, again)
+    result = compare_claims(stored, again)
     assert result.holds
     assert result.differing > 0
 
@@ -127,7 +127,7 @@ def test_a_line_fails_only_by_a_significant_loss(lost, gained):
 @given(st.integers(1, 5000), st.integers(1, 200))
 def test_chosen_images_are_spread_and_distinct(images, count):
     ids = range(1000, 1000 + images)
-    found = spread(ids, count)
+    found = evenly(ids, count)
     assert len(found) == len(set(found)) == min(images, count)
     assert set(found) <= set(ids)
     assert list(found) == sorted(found)

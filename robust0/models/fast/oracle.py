@@ -15,7 +15,7 @@ from robust0.models.fast.searching import gains, search_copies
 from robust0.models.fast.softplus import QuickSoftplus
 from robust0.models.voting import Certifiable
 
-MIN_ROWS = 16
+MIN_BATCH = 16
 Answer = tuple[Tensor, Tensor]  # what decides a search, and the smooth logits gradients come from
 Network = Callable[[Tensor], Answer]
 
@@ -39,7 +39,7 @@ def frozen(model: nn.Module) -> Iterator[None]:
 
 @dataclass(slots=True)
 class Oracle:
-    """Answers queries of any length with model calls of exactly ``rows`` rows.
+    """Answers queries of any length with model calls of exactly ``batch_size`` images.
 
     Rounding in a model call can depend on its shape, so a fixed row count is what makes a verdict
     the same in any company: short calls are padded. ``search_dtype`` and ``compiled`` speed up the
@@ -56,7 +56,7 @@ class Oracle:
     """
 
     model: nn.Module
-    rows: int
+    batch_size: int
     device: torch.device
     search_dtype: torch.dtype | None = None
     compiled: bool = False
@@ -70,7 +70,9 @@ class Oracle:
     _ready: set[bool] = field(init=False, repr=False, default_factory=set)  # gradient calls or not
 
     def __post_init__(self) -> None:
-        self.rows = max(self.rows, MIN_ROWS)  # tiny calls use other kernels; padding is cheap
+        self.batch_size = max(
+            self.batch_size, MIN_BATCH
+        )  # tiny calls use other kernels; padding is cheap
         for network in self._networks():
             self._free.put(network)
 
@@ -95,12 +97,12 @@ class Oracle:
         with torch.no_grad():
             answers = [
                 self._call(_twice(self.model), self.filled(part), None)[0][: len(part)]
-                for part in images.split(self.rows)
+                for part in images.split(self.batch_size)
             ]
             return torch.cat(answers)
 
     def logits(self, images: Tensor) -> Tensor:
-        """Logits for the search; at most ``rows`` images."""
+        """Logits for the search; at most ``batch_size`` images."""
         with torch.no_grad(), self._lane(gradient=False) as network:
             return self._call(network, self.filled(images), None)[0][: len(images)]
 
@@ -144,7 +146,7 @@ class Oracle:
 
     def filled(self, images: Tensor) -> Tensor:
         """The images of one call, filled up to its row count."""
-        short = self.rows - len(images)
+        short = self.batch_size - len(images)
         if short:
             images = torch.cat([images, images[:1].expand(short, -1, -1, -1)])
         if self.channels_last:
@@ -155,8 +157,8 @@ class Oracle:
         casting = torch.autocast(self.device.type, dtype=dtype, enabled=dtype is not None)
         with answerable("in its forward"), unchanged(batch), casting:
             logits, smooth = network(batch)
-        found = _checked(logits, self.rows)
-        return found, found if smooth is logits else _checked(smooth, self.rows)
+        found = _checked(logits, self.batch_size)
+        return found, found if smooth is logits else _checked(smooth, self.batch_size)
 
 
 def _quickened(model: nn.Module) -> Network:

@@ -6,7 +6,7 @@ from torch import nn
 
 from robust0.auditing.guards import threads_per_call
 from robust0.data.datasets import open_dataset
-from robust0.models.checkpoint import load
+from robust0.models.checkpoint import load_checkpoint
 from robust0.models.fast.oracle import Oracle, frozen
 from robust0.models.fast.searching import StillBatchNorm2d, gains, search_copies
 from robust0.resources import shipped
@@ -134,7 +134,7 @@ def test_a_narrow_search_is_near_and_verdicts_are_exact():
 
 def test_logits_of_a_narrow_search_show_what_one_pixel_does():
     """A search over pixels compares such logits; those of its gradient calls are too coarse."""
-    model = load(RELEASED).network
+    model = load_checkpoint(RELEASED).network
     images = open_dataset("sample", "test").images(torch.arange(16))
     changed = images.clone()
     changed[:, :, 5, 7] = 1 - changed[:, :, 5, 7].round()
