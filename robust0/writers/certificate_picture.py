@@ -27,7 +27,7 @@ def curves_svg(results: CertificateResults) -> Markup:
         f"Certified accuracy of {len(lines)} classifiers over the pixels that may change, from "
         f"{100 * head[0][1].share:.1f} % right answers down."
     )
-    return _drawing("curves", "CertifiedAnswer accuracy", words, parts)
+    return _drawing("curves", "Certified accuracy", words, parts)
 
 
 def bracket_svg(bracket: Bracket) -> Markup:
@@ -46,7 +46,7 @@ def bracket_svg(bracket: Bracket) -> Markup:
         f"The truth lies between certified and attacked accuracy: at {last.pixels} pixels between "
         f"{100 * last.certified.share:.1f} % and {100 * last.attacked.share:.1f} %."
     )
-    return _drawing("bracket", "CertifiedAnswer and under attack", words, parts)
+    return _drawing("bracket", "Certified and under attack", words, parts)
 
 
 def radii_svg(radii: Mapping[int, int]) -> Markup:
@@ -79,7 +79,7 @@ def radii_svg(radii: Mapping[int, int]) -> Markup:
         'text-anchor="middle">certified radius in pixels, of images answered right</text>'
     )
     words = f"Certified radii of right answers, from 0 to {last} pixels."
-    return _drawing("radii", "CertifiedAnswer radii", words, parts)
+    return _drawing("radii", "Certified radii", words, parts)
 
 
 def _last(lines: Sequence[Points]) -> int:

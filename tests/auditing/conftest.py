@@ -144,7 +144,7 @@ def make_job(toy: Toy, tmp_path: Path) -> Callable[..., AuditJob]:
         request = AuditRequest(
             subject=subject, audit=spec, unit=unit, budgets=budgets,
             recipe=str(changes.pop("recipe", "toy")),
-            thorough=thorough, rows=rows, **changes,
+            thorough=thorough, batch_size=rows, **changes,
         )  # fmt: skip
         return build_audit(request)
 

@@ -118,7 +118,7 @@ def test_the_report_is_printed_in_every_form(one, capfd, form):
         assert "sparse-rs within certified radii" in cases
     else:
         assert share in text
-        assert "CertifiedAnswer means proved" in text
+        assert "Certified means proved" in text
 
 
 def test_the_page_needs_nothing_and_escapes_names(one):

@@ -77,7 +77,7 @@ def test_results_are_the_same_for_any_batch_size(toy, rows):
     }
     made = []
     for size in (None, rows):
-        job = build_certify(CertifyRequest(**request, rows=size))
+        job = build_certify(CertifyRequest(**request, batch_size=size))
         *_, last = certify_run(job, World(), resume=False)
         made.append(last.report.results)
     assert made[0] == made[1]
