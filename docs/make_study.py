@@ -21,9 +21,10 @@ MODELS = [ONE_STEP, f"{PREFIX}strades-t", f"{PREFIX}strades-ts", LARGEST]
 # These checkpoints were trained with steps of 0.25 and do not carry their recipe.
 STEPS = "alpha=0.25,beta=0.25"
 ATTACK = f"training,{STEPS}"
-PAIR = f"--from {ONE_STEP} --method sparse-at --steps 20 --epochs 2 --train-images 256 "
-PAIR += "--batch-size 32 --set training.threat.pixels=40 --set training.probe.images=32"
-NO_STOP = "--set training.inner.stop_early=false --set training.inner.skip_misclassified=false"
+PAIR = "--recipe quick --model preact_resnet18_w8 --method sparse-at --steps 20 --epochs 6 "
+PAIR += "--train-images 1500 --set training.threat.pixels=40 --set training.precision=bf16 "
+PAIR += "--set training.probe.images=50"
+NO_STOP = "--set training.inner.early_stopping=false"
 
 
 def steps(work: Path) -> dict[str, list[str]]:
