@@ -106,7 +106,7 @@ class WideLinear(nn.Linear):
             return super().forward(x.float())
 
 
-PreparedRun = StillBatchNorm2d | TiledConv2d | WideLinear
+PreparedLayer = StillBatchNorm2d | TiledConv2d | WideLinear
 
 
 def _averages(positions: int) -> bool:
@@ -139,7 +139,7 @@ def search_copies(
         if kind is not None:
             before = {id(tensor) for tensor in module.buffers()}
             module.__class__ = kind
-            cast("PreparedRun", module).prepare(narrow)
+            cast("PreparedLayer", module).prepare(narrow)
             shared |= {id(made): made for made in module.buffers() if id(made) not in before}
     return [first, *(copy.deepcopy(first, {**shared}) for _ in range(count - 1))]
 
@@ -148,7 +148,7 @@ def _double(values: Tensor) -> Tensor:
     return values.detach().cpu().double()  # not every device has float64
 
 
-def _kind(module: nn.Module, narrow: torch.dtype | None) -> type[PreparedRun] | None:
+def _kind(module: nn.Module, narrow: torch.dtype | None) -> type[PreparedLayer] | None:
     """What a layer becomes in a copy; None: it stays. A hook may make its weight anew."""
     if module._forward_pre_hooks:
         return None
