@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from robust0.commands.study import require_finished
 from robust0.errors import RunError
@@ -11,8 +10,8 @@ from robust0.recipes.load import load_recipe
 from robust0.registry import only_named
 from robust0.runs.folder import read_lines
 from robust0.study.training import RecordedRun
-
-_SHOWN = ("stop_early", "skip_misclassified")
+from robust0.training.methods.inner import InnerAttack, SparsePGDInner
+from robust0.units import counted
 
 
 def recorded_runs(folders: Sequence[Path]) -> list[RecordedRun]:
@@ -28,16 +27,20 @@ def _recorded(folder: Path) -> RecordedRun:
     with only_named(()):
         spec = load_recipe(str(folder / "recipe.yaml")).recipe.training
     steps = getattr(spec.inner, "steps", None)
-    budget = f"{spec.threat.budget} {spec.threat.unit}s"
+    budget = counted(spec.threat.budget, spec.threat.unit)
     attack = "no attack" if steps is None else f"{steps} step{'' if steps == 1 else 's'}, {budget}"
-    settings: dict[str, Any] = {
-        name: getattr(spec.inner, name) for name in _SHOWN if hasattr(spec.inner, name)
-    }
     return RecordedRun(
         label=folder.absolute().name,
         title=f"{spec.method}, {attack}",
         records=read_lines(metrics),
         classes=read_metadata(folder / "model.safetensors").classes,
         collapse=spec.probe.collapse,
-        settings={name: settings.get(name) for name in _SHOWN},
+        settings=_early_stopping(spec.inner),
     )
+
+
+def _early_stopping(inner: InnerAttack) -> dict[str, bool | None]:
+    """Both halves of early stopping, as they run; none where training has no such attack."""
+    if not isinstance(inner, SparsePGDInner):
+        return {"stop_early": None, "skip_misclassified": None}
+    return {"stop_early": inner.stops, "skip_misclassified": inner.skips}
