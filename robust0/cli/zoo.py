@@ -63,6 +63,7 @@ def list_command(zoo: Zoo = None, form: Form = OutputFormat.AUTO) -> None:
             "data": card.dataset,
             "method": card.method,
             "budget": counted(card.eval_budget.amount, card.eval_budget.unit),
+            "images": card.audit.images,
             "clean": card.audit.clean.percent,
             "sAA": _percent(card.score("saa")),
             "worst case": _percent(card.score("worst-case")),
@@ -73,8 +74,8 @@ def list_command(zoo: Zoo = None, form: Form = OutputFormat.AUTO) -> None:
         for card in found
     ]
     if found or form is OutputFormat.JSON:
-        table("models (accuracy in %, robust ones are upper bounds)", rows, form,
-              spare=("size", "architecture", "effort", "data", "budget", "method"))  # fmt: skip
+        spare = ("size", "architecture", "effort", "data", "budget", "method", "certified")
+        table("models (accuracy in %, robust ones are upper bounds)", rows, form, spare=spare)
 
 
 @app.command("show", epilog=examples("robust0 zoo show cifar10-w16-e20-fast-ls-l0"))
