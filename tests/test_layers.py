@@ -13,6 +13,7 @@ PACKAGE = Path(__file__).parents[1] / "robust0"
 BASE = {"errors", "lazy", "registry", "units", "upgrades"}
 FACTS = {
     "certify_events",
+    "comparison",
     "decision",
     "events",
     "proofs",
@@ -33,6 +34,7 @@ ALLOWED = {
     "rng": {"lazy"},
     "losses": {"lazy"},
     "records": set(),
+    "comparison": {"records", "units", "wording"},
     "decision": {"records"},
     "wording": {"proofs", "records", "units"},
     "events": {"records"},
@@ -61,13 +63,15 @@ ALLOWED = {
     "gate": BASE
     | FACTS
     | {"attacks", "auditing", "certifying", "files", "models", "threats", "zoo"},
-    "writers": BASE | FACTS | {"auditing", "certifying", "files", "runs"},
+    "comparing": BASE | FACTS | {"auditing", "certifying", "gate"},
+    "writers": BASE | FACTS | {"auditing", "certifying", "comparing", "files", "runs"},
     "commands": ENGINE
     | FACTS
     | {
         "architectures",
         "auditing",
         "certifying",
+        "comparing",
         "device",
         "download",
         "gate",
@@ -159,6 +163,7 @@ def commands() -> list[list[str]]:
         [],
         ["harden"],
         ["certify"],
+        ["compare"],
         *([g] for g in groups),
         *([g, c] for g, cs in groups.items() for c in cs),
     ]

@@ -46,7 +46,7 @@ def summarise_audit(facts: Facts, verdicts: Sequence[Verdict], flags: Sequence[F
         settings=facts.settings,
         clean=accuracy(len(correct), images),
         budgets=budgets,
-        curve=_curve(facts, verdicts, len(correct), images),
+        curve=curve_points(facts.settings.budgets, verdicts, len(correct), images),
         rounds=rounds,
         classes=_classes(facts, verdicts, clean),
         flags=(
@@ -125,10 +125,10 @@ def _row(
     )
 
 
-def _curve(
-    facts: Facts, verdicts: Sequence[Verdict], correct: int, images: int
+def curve_points(
+    budgets: Iterable[Amount], verdicts: Iterable[Verdict], correct: int, images: int
 ) -> tuple[CurvePoint, ...]:
-    """Points at 0, at every budget of the run and wherever an image falls."""
+    """Points at 0, at these budgets and wherever an image falls to any of these verdicts."""
     least: dict[int, Amount] = {}
     for verdict in verdicts:
         if verdict.attack != CLEAN and verdict.fooled:
@@ -136,7 +136,7 @@ def _curve(
             least[verdict.image] = min(known, verdict.needed)
     falls = Counter(least.values())
     standing, points = correct, []
-    for budget in sorted({0, *falls, *facts.settings.budgets}):
+    for budget in sorted({0, *falls, *budgets}):
         standing -= falls[budget]
         points.append(CurvePoint(budget=budget, robust=accuracy(standing, images)))
     return tuple(points)

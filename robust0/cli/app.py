@@ -14,6 +14,7 @@ from robust0 import __version__
 from robust0.cli import data, recipe, study, zoo
 from robust0.cli.audit import audit
 from robust0.cli.certify import certify
+from robust0.cli.compare import compare
 from robust0.cli.doctor import doctor
 from robust0.cli.gate import gate
 from robust0.cli.harden import harden
@@ -67,6 +68,14 @@ app.command(
     rich_help_panel="Results",
     epilog=examples("robust0 report runs/my-audit", "robust0 report runs/my-audit -v"),
 )(report)
+app.command(
+    rich_help_panel="Results",
+    epilog=examples(
+        "robust0 compare runs/old runs/new",
+        "robust0 compare baseline.json runs/new --output-format json",
+        "robust0 compare cifar10-w16-e10-fast-ls-l0 cifar10-w16-e10-sparse-at",
+    ),
+)(compare)
 app.command(
     rich_help_panel="Results",
     epilog=examples(

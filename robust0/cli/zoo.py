@@ -179,7 +179,7 @@ def _attacked_again(
     from robust0.commands.verify import open_verification
     from robust0.device import resolve_device
     from robust0.gate.baseline import of_run
-    from robust0.gate.decide import loose_differences
+    from robust0.gate.differing import loose_differences
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -23,11 +23,10 @@ from robust0.gate.decide import (
     drop_check,
     floor_checks,
     judge_replay,
-    loose_differences,
     require_comparable,
     require_reliable,
-    search_differences,
 )
+from robust0.gate.differing import loose_differences, search_differences
 from robust0.gate.metrics import parse_floor, parse_metric, percentage
 from robust0.records import Report
 from robust0.runs.folder import run_folder
@@ -94,7 +93,7 @@ def evaluate(options: GateOptions, progress: Progress) -> GateOutcome:
     run = read_run(run_folder(options.run))
     _refuse_empty(run)
     _refuse_unsaid(run)
-    _refuse_violations(run)
+    refuse_violations(run)
     after = baselines.of_run(run)
     require_reliable(after.flags, options.allow, "this run")
     if before is not None:
@@ -138,7 +137,7 @@ def make_baseline(options: GateOptions) -> tuple[Path, Baseline | CertificateBas
     run = read_run(run_folder(options.run))
     _refuse_empty(run)
     _refuse_unsaid(run)
-    _refuse_violations(run)
+    refuse_violations(run)
     made = baselines.of_run(run, attempts=baselines.KEPT)
     baselines.write(options.write_baseline, made)
     return options.write_baseline, made
@@ -151,7 +150,7 @@ def open_baseline(path: Path) -> Baseline:
         return baselines.read(path)
     run = read_run(folder)
     _refuse_unsaid(run)
-    _refuse_violations(run)
+    refuse_violations(run)
     return baselines.of_run(run, attempts=baselines.KEPT)
 
 
@@ -214,7 +213,7 @@ def _refuse_unsaid(run: RunData) -> None:
         )
 
 
-def _refuse_violations(run: RunData) -> None:
+def refuse_violations(run: RunData) -> None:
     """Numbers of attacks that broke their own promises decide nothing."""
     rows = [row for result in run.report.results.budgets for row in result.attacks]
     broken = sum(row.violations for row in rows)

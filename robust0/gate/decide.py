@@ -1,12 +1,13 @@
 """The gate: floors, and a paired comparison with a baseline. Pure; it decides, others print."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import Literal
 
 from robust0.decision import Check, Decision, PairedComparison, Replay, ReplayResult, points
 from robust0.errors import RecipeError, RunError, UnreliableError
-from robust0.gate.baseline import AttackIdentity, Baseline
+from robust0.gate.baseline import Baseline
+from robust0.gate.differing import differences
 from robust0.gate.metrics import Floor, Metric, plain_name
 from robust0.gate.paired import ALPHA, compare_pairs
 from robust0.records import CLEAN, Accuracy, Amount, Results, Unit
@@ -105,76 +106,6 @@ def require_comparable(before: Baseline, after: Baseline) -> None:
         )
 
 
-def differences(before: Baseline, after: Baseline) -> list[str]:
-    """What keeps two audits from being compared, baseline first."""
-    old, new = before.settings, after.settings
-    pairs: list[tuple[str, object, object]] = [
-        ("unit", old.unit, new.unit),
-        ("budgets", list(old.budgets), list(new.budgets)),
-        ("effort", old.effort, new.effort),
-        ("tolerance", old.tolerance, new.tolerance),
-        ("most passes per image", old.max_passes, new.max_passes),
-        ("mode", old.mode, new.mode),
-        ("seed", old.seed, new.seed),
-        ("thorough", before.thorough, after.thorough),
-        ("data fingerprint", before.subject.data_fingerprint, after.subject.data_fingerprint),
-        ("ensembles", before.budgets[0].ensembles, after.budgets[0].ensembles),
-    ]
-    found = [f"{name} {_short(a)} -> {_short(b)}" for name, a, b in pairs if a != b]
-    found += _attack_differences(before.attacks, after.attacks)
-    if set(before.ids) != set(after.ids):
-        gone, fresh = set(before.ids) - set(after.ids), set(after.ids) - set(before.ids)
-        found.append(f"image ids: {len(gone)} only in the baseline, {len(fresh)} only in the run")
-    elif _labels(before) != _labels(after):
-        found.append("labels of the same images")
-    return found
-
-
-def search_differences(before: Baseline, after: Baseline) -> list[str]:
-    """How two searches round differently: some other images fall, and more than a few."""
-    old, new = before.settings, after.settings
-    found = []
-    if old.search_dtype != new.search_dtype:
-        found.append(f"{tidy(old.search_dtype)} -> {tidy(new.search_dtype)}")
-    if old.compiled != new.compiled:
-        found.append("compiled -> not compiled" if old.compiled else "not compiled -> compiled")
-    return found
-
-
-def loose_differences(before: Baseline, after: Baseline) -> list[str]:
-    """What may move borderline images without forbidding the comparison."""
-    old, new = before.settings, after.settings
-    names = ("device", "torch", "batch_size")
-    pairs = [(name, getattr(old, name), getattr(new, name)) for name in names]
-    pairs.append(("robust0", before.robust0, after.robust0))
-    return [f"{name} {_short(a)} -> {_short(b)}" for name, a, b in pairs if a != b]
-
-
-def _attack_differences(
-    before: Sequence[AttackIdentity], after: Sequence[AttackIdentity]
-) -> list[str]:
-    old, new = ({attack.name: attack for attack in side} for side in (before, after))
-    found = [f"attack {tidy(name)} only in the baseline" for name in old if name not in new]
-    found += [f"attack {tidy(name)} only in the run" for name in new if name not in old]
-    for name in old:
-        if name not in new:
-            continue
-        facts = [("kind", old[name].kind, new[name].kind)]
-        facts += [("revision", str(old[name].revision), str(new[name].revision))]
-        facts += _param_pairs(old[name].params, new[name].params)
-        found += [f"{tidy(name)} {key} {a} -> {b}" for key, a, b in facts if a != b]
-    if not found and list(old) != list(new):
-        found.append(f"order of attacks {_short(list(old))} -> {_short(list(new))}")
-    return found
-
-
-def _param_pairs(
-    old: Mapping[str, object], new: Mapping[str, object]
-) -> list[tuple[str, str, str]]:
-    keys = dict.fromkeys((*old, *new))
-    return [(tidy(k), _short(old.get(k, "unset")), _short(new.get(k, "unset"))) for k in keys]
-
-
 def _floor_check(results: Results, floor: Floor) -> Check:
     accuracy, budget = _accuracy(results, floor.metric)
     title = _title(floor.metric.name, budget, results.settings.unit)
@@ -231,10 +162,6 @@ def _bits(side: Baseline, metric: Metric, budget: Amount) -> str:
     return "".join(bit for _, bit in sorted(zip(side.ids, bits, strict=True)))
 
 
-def _labels(side: Baseline) -> dict[int, int]:
-    return dict(zip(side.ids, side.labels, strict=True))
-
-
 def _drop_message(
     title: str, paired: PairedComparison, max_drop: Fraction, policy: Policy, *, exceeded: bool
 ) -> str:
@@ -255,11 +182,6 @@ def _drop_message(
 
 def _title(name: str, budget: Amount, unit: Unit) -> str:
     return name if name == CLEAN else f"{tidy(name)} at {counted(budget, unit)}"
-
-
-def _short(value: object) -> str:
-    text = tidy(str(value), 1000)
-    return text if len(text) <= 40 else f"{text[:36]}..."
 
 
 def _unknown(metric: Metric, known: Sequence[str]) -> RecipeError:

@@ -45,6 +45,50 @@ def line_chart(
     return chart
 
 
+def step_chart(
+    series: Mapping[str, Sequence[tuple[float, float]]],
+    styles: Mapping[str, str],
+    *,
+    width: int,
+    height: int = 11,
+) -> Text:
+    """Steps (place, share from 0 to 1) drawn with the letter of each series; ``*`` where they meet.
+
+    A share holds from its place to the next one's; places are counted below.
+    """
+    last = max((points[-1][0] for points in series.values() if points), default=0) or 1
+    columns = max(2, width - 6)
+    grid: list[list[tuple[str, str]]] = [[(" ", "")] * columns for _ in range(height)]
+    for letter, points in series.items():
+        for column in range(columns):
+            here = last * column / (columns - 1)
+            value = [share for place, share in points if place <= here + 1e-9][-1]
+            row = height - 1 - round(min(max(value, 0.0), 1.0) * (height - 1))
+            met = grid[row][column][0] not in {" ", letter}
+            grid[row][column] = ("*", "") if met else (letter, styles.get(letter, ""))
+    chart = Text()
+    for row, line in enumerate(grid):
+        percent = round(100 * (height - 1 - row) / (height - 1))
+        chart.append(f"{percent:>3} % ", style="dim")
+        for symbol, style in line:
+            chart.append(symbol, style=style)
+        chart.append("\n")
+    below = [" "] * columns
+    for place in _round_places(last):
+        text, column = f"{place:g}", round((columns - 1) * place / last)
+        start = min(column, columns - len(text))
+        if all(cell == " " for cell in below[max(0, start - 1) : start + len(text) + 1]):
+            below[start : start + len(text)] = text
+    chart.append("      " + "".join(below).rstrip(), style="dim")
+    return chart
+
+
+def _round_places(last: float) -> list[float]:
+    """0, the last place, and round numbers between them."""
+    step = next(b * 10**p for p in range(19) for b in (1, 2, 5) if last <= b * 10**p * 10)
+    return [0, last, *range(step, int(last), step)]
+
+
 def block_curve(values: Sequence[float], width: int, height: int) -> list[str]:
     """Values (0 to 1) as a filled curve, ``height`` lines of blocks, the newest at the right."""
     recent = list(values) if len(values) <= width else _thinned(values, width)

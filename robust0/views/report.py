@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from rich.console import Console, RenderableType
 from rich.table import Table
@@ -112,6 +113,7 @@ class Column:
     head: str
     cells: tuple[str, ...]
     right: bool = True
+    styles: tuple[str, ...] = ()  # of the cells; none: plain
 
     @property
     def width(self) -> int:
@@ -135,8 +137,9 @@ def _table(columns: Sequence[Column]) -> Table:
     table = Table(box=None, padding=(0, _GAP, 0, 0), header_style="dim", pad_edge=False)
     for column in columns:
         table.add_column(column.head, justify="right" if column.right else "left", overflow="fold")
-    for cells in zip(*(column.cells for column in columns), strict=True):
-        table.add_row(*(Text(cell) for cell in cells))
+    styled = [zip_longest(column.cells, column.styles, fillvalue="") for column in columns]
+    for cells in zip(*styled, strict=True):
+        table.add_row(*(Text(cell, style=style) for cell, style in cells))
     return table
 
 

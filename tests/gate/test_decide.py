@@ -14,13 +14,12 @@ from robust0.gate.baseline import AttackIdentity, Baseline, BudgetBits, of_run
 from robust0.gate.decide import (
     decide,
     default_metrics,
-    differences,
     drop_check,
     floor_checks,
     judge_replay,
-    loose_differences,
     require_comparable,
 )
+from robust0.gate.differing import differences, loose_differences
 from robust0.gate.metrics import Floor, Metric, parse_floor, parse_metric
 from robust0.gate.paired import compare_pairs, drop_interval, mcnemar, smallest_drop
 from tests.auditing.factory_report import Recipe, make_report, make_run
