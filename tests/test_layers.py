@@ -156,7 +156,7 @@ def commands() -> list[list[str]]:
     groups = {
         "data": ["list", "pull", "info"],
         "recipe": ["list", "show"],
-        "zoo": ["list", "show", "pull", "verify", "add", "convert"],
+        "zoo": ["list", "show", "pull", "verify", "add", "push", "convert"],
         "study": ["spectrum", "landscape", "overlap", "interpolate", "gradients", "training"],
     }
     return [

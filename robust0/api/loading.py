@@ -22,8 +22,9 @@ def load(
     """A hardened network, ready for images (B, C, H, W) in [0, 1], in eval mode.
 
     Args:
-        source: a run directory of a training, a robust0 checkpoint (``.safetensors``), or the id of
-            a zoo model; with a factory, its weights.
+        source: a run directory of a training, a robust0 checkpoint (``.safetensors``), the id of a
+            zoo model, or ``hf-hub:OWNER/REPO[@REVISION]``, which robust0 zoo push has written (its
+            weights are checked against its card); with a factory, its weights.
         factory: makes the network where robust0 does not know it: a callable without arguments, or
             its name as ``package.module:callable``.
         device: ``auto``, ``cpu``, ``cuda``, ``cuda:1`` or ``mps``.

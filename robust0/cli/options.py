@@ -55,3 +55,12 @@ Overrides = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Change any value of the recipe; repeatable."),
 ]
+Zoo = Annotated[
+    str | None,
+    typer.Option(
+        "--zoo",
+        metavar="ZOO",
+        help="A folder, an https:// address, hf-hub:OWNER/REPO@COMMIT or shipped; "
+        "default: ROBUST0_ZOO, then zoo: in the settings, then shipped.",
+    ),
+]

@@ -9,9 +9,10 @@ import typer
 from robust0 import upgrades
 from robust0.cli import completions
 from robust0.cli.helping import examples
-from robust0.cli.options import DataDir, Device, Form
+from robust0.cli.options import DataDir, Device, Form, Zoo
 from robust0.cli.zoo_certified import certified_again, certified_facts, certified_words
 from robust0.cli.zoo_convert import convert
+from robust0.cli.zoo_push import push
 from robust0.units import counted
 from robust0.views import output
 from robust0.views.output import OutputFormat
@@ -26,22 +27,18 @@ if TYPE_CHECKING:
     from robust0.zoo.scores import RobustScore, Score
 
 app = typer.Typer(
-    help="Released checkpoints: list, show, pull, verify, add; convert old weights.",
+    help="Released checkpoints: list, show, pull, verify, add, push; convert old weights.",
     no_args_is_help=True,
 )
 _COLUMNS = ("name", "budget", "images", "claimed", "found", "lost", "gained")  # of zoo verify
 
 
 Id = Annotated[
-    str, typer.Argument(metavar="ID", help="From zoo list.", autocompletion=completions.zoo_ids)
-]
-Zoo = Annotated[
-    str | None,
-    typer.Option(
-        "--zoo",
-        metavar="ZOO",
-        help="A folder, an https:// address, hf-hub:OWNER/REPO@COMMIT or shipped; "
-        "default: ROBUST0_ZOO, then zoo: in the settings, then shipped.",
+    str,
+    typer.Argument(
+        metavar="ID",
+        help="From zoo list, or hf-hub:OWNER/REPO.",
+        autocompletion=completions.zoo_ids,
     ),
 ]
 
@@ -236,6 +233,12 @@ def add_command(
     sys.stdout.write(f"{folder / card.id}.yaml\n")
 
 
+app.command(
+    epilog=examples(
+        "robust0 zoo push cifar10-w16-e20-fast-ls-l0 hf-hub:me/robust-resnet --dry-run",
+        "robust0 zoo push runs/my-run hf-hub:me/my-model --audit runs/my-audit --private",
+    )
+)(push)
 app.command(
     epilog=examples("robust0 zoo convert old.pth --arch preact_resnet18 -o new.safetensors")
 )(convert)

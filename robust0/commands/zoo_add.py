@@ -48,8 +48,18 @@ class Publication:
     certificate: Path | None = None  # its run directory
 
 
-def add(run: Path, audit: Path, folder: Path, said: Publication) -> Card:
-    """Write the files of a model into a zoo's folder, the card last, and list it in the index."""
+def add(
+    run: Path, audit: Path, folder: Path, said: Publication, *, most: int | None = None
+) -> Card:
+    """Write the files of a model into a zoo's folder, the card last, and list it in the index.
+
+    Args:
+        run: of the training.
+        audit: of its model.
+        folder: of the zoo.
+        said: by the user.
+        most: bytes that its weights may have beside the card; default: MOST_BYTES.
+    """
     weights = run / MODEL
     if not weights.is_file():
         raise ZooError(
@@ -63,7 +73,7 @@ def add(run: Path, audit: Path, folder: Path, said: Publication) -> Card:
         raise ZooError(f"{name!r} cannot be an id", "choose --id from a-z, 0-9, '.', '_' and '-'")
     if (folder / f"{name}.yaml").exists():
         raise ZooError(f"{folder} already has {name}", "choose another --id, or remove that card")
-    _check_size(weights, said.external)
+    _check_size(weights, said.external, MOST_BYTES if most is None else most)
     report, verdicts = _published(made, name)
     proof = (
         None if said.certificate is None else read_publishable(said.certificate, digest, weights)
@@ -185,16 +195,16 @@ def _check_card(card: Card, report: Report) -> None:
         raise ZooError(f"the audit is of another model: {problems[0]}", "audit this model")
 
 
-def _check_size(weights: Path, external: str | None) -> None:
+def _check_size(weights: Path, external: str | None, most: int) -> None:
     size = weights.stat().st_size
     if external is not None and not is_web(external):
         raise ZooError(
             f"--external {external!r} is not an https address",
             "upload the weights first, then give their https:// URL",
         )
-    if external is None and size > MOST_BYTES:
+    if external is None and size > most:
         raise ZooError(
-            f"{weights} has {size:,} bytes, at most {MOST_BYTES:,} may lie beside a card",
+            f"{weights} has {size:,} bytes, at most {most:,} may lie beside a card",
             "upload it elsewhere and add --external URL",
         )
 

@@ -5,6 +5,7 @@ A model is a checkpoint, an id of the zoo, a user's factory, published weights, 
 
 import hashlib
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,8 +24,10 @@ from robust0.models.metadata import Metadata
 from robust0.models.pretrained import realize
 from robust0.models.sources import Source, find_source
 from robust0.zoo.fetch import locate
+from robust0.zoo.hub import HubFileError
+from robust0.zoo.roots import HUB
 
-_PUBLISHED = ("hf-hub:", "local-dir:")
+_PUBLISHED = (HUB, "local-dir:")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +126,7 @@ def find_model(
             "give a checkpoint, an id from robust0 zoo list, hf-hub:OWNER/NAME or --factory",
         )
     if model.startswith(_PUBLISHED):
-        source = find_source(model)
-        path = source.weights()
-        metadata = _peek(path)
-        return ModelReference(model, path, source=None if metadata else source, metadata=metadata)
+        return _find_published(model, progress)
     path = locate(model, progress=progress)
     metadata = _peek(path)
     if metadata is None:
@@ -136,6 +136,17 @@ def find_model(
         )
     metadata.spec()  # refuses a checkpoint of a factory that was not given
     return ModelReference(model, path, metadata=metadata)
+
+
+def _find_published(model: str, progress: Callable[[Transfer], None] | None) -> ModelReference:
+    if model.startswith(HUB):
+        with suppress(HubFileError):  # it has no card: robust0 did not publish it
+            path = locate(model, progress=progress)
+            return ModelReference(model, path, metadata=_peek(path))
+    source = find_source(model)
+    path = source.weights()
+    metadata = _peek(path)
+    return ModelReference(model, path, source=None if metadata else source, metadata=metadata)
 
 
 def _load(named: ModelReference, data: ImageSet, seed: int) -> _Weights:

@@ -17,7 +17,16 @@ from robust0.resources import cache_dir
 from robust0.zoo.cards import Card, is_id, is_web, read_card
 from robust0.zoo.documents import MAX_JSON, MAX_YAML
 from robust0.zoo.local import SUFFIX, explain_architecture, explain_folder, weights_of
-from robust0.zoo.roots import Bringing, Listing, Root, ZooFile, fetched, open_root
+from robust0.zoo.roots import (
+    HUB,
+    Bringing,
+    Listing,
+    Root,
+    ZooFile,
+    fetched,
+    hub_now,
+    open_root,
+)
 
 Progress = Callable[[Transfer], None]
 
@@ -35,10 +44,12 @@ def find_card(name: str, zoo: str | None = None, *, refresh: bool = True) -> Fou
     """The model of this id; refuses others, naming ids that are close.
 
     Args:
-        name: an id.
+        name: an id, or hf-hub:OWNER/REPO[@REVISION], a repository that holds one model.
         zoo: which zoo; default: the user's choice.
         refresh: ask a remote zoo what it holds now, even if that is remembered.
     """
+    if name.startswith(HUB):
+        return _only_model(name, zoo)
     root = open_root(zoo)
     if not is_id(name):
         raise ZooError(
@@ -49,6 +60,20 @@ def find_card(name: str, zoo: str | None = None, *, refresh: bool = True) -> Fou
     if name not in listing.cards and not refresh:
         listing = root.listing(refresh=True)
     return Found(root, _card(root, name, listing), listing.stale)
+
+
+def _only_model(name: str, zoo: str | None) -> Found:
+    """The one model of a repository on the hub."""
+    if zoo is not None:
+        raise ZooError(f"{name} names a repository by itself", "leave out --zoo, or give an id")
+    root = hub_now(name)
+    listing = root.listing(refresh=False)
+    if len(listing.cards) != 1:
+        raise ZooError(
+            f"{name} holds {len(listing.cards)} models",
+            f"name one of them: robust0 zoo list --zoo {root.name}",
+        )
+    return Found(root, _card(root, next(iter(listing.cards)), listing))
 
 
 def cards(zoo: str | None = None) -> tuple[list[Card], list[str]]:
@@ -101,7 +126,7 @@ def attachment(found: Found, kind: Literal["report", "verdicts", "radii"]) -> Br
 
 
 def locate(source: str, zoo: str | None = None, progress: Progress | None = None) -> Path:
-    """The weights that a user means: a file, a run directory, else a model of the zoo, pulled."""
+    """The weights that a user means: a file, a run directory, else a model of a zoo, pulled."""
     path = weights_of(source)
     return path or drive(weights(_identified(source, zoo)), progress)
 
@@ -113,6 +138,8 @@ def check_source(source: str, zoo: str | None = None) -> None:
 
 
 def _identified(source: str, zoo: str | None) -> Found:
+    if source.startswith(HUB):
+        return find_card(source, zoo)
     folder = at_home(source)
     listed = is_id(source) and source in open_root(zoo).listing(refresh=False).cards
     if folder.is_dir() and not listed:

@@ -9,8 +9,18 @@ from robust0.download import offline
 from robust0.errors import ZooError
 
 
-def download(repository: str, revision: str, file: str) -> Path:
-    """The file in the hub's cache; a commit never changes, so what is there is not asked for."""
+class HubFileError(ZooError):
+    """A repository does not have this file, or cannot be asked for it."""
+
+
+def download(repository: str, revision: str | None, file: str) -> Path:
+    """The file in the hub's cache; a commit never changes, so what is there is not asked for.
+
+    Args:
+        repository: OWNER/NAME.
+        revision: a commit, a branch or a tag; None: the main branch as it is now.
+        file: its name there.
+    """
     from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import (
         EntryNotFoundError,
@@ -21,9 +31,9 @@ def download(repository: str, revision: str, file: str) -> Path:
         RevisionNotFoundError,
     )
 
-    where = f"hf-hub:{repository}@{revision[:12]}"
+    where = f"hf-hub:{repository}" + (f"@{revision[:12]}" if revision else "")
     try:
-        with _quiet():
+        with quiet_hub():
             found = hf_hub_download(repository, file, revision=revision, local_files_only=offline())
         return Path(str(found))
     except (GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError) as problem:
@@ -31,13 +41,13 @@ def download(repository: str, revision: str, file: str) -> Path:
             f"the hub has no public {where}", "check owner, name and commit, or: hf auth login"
         ) from problem
     except LocalEntryNotFoundError as problem:
-        raise ZooError(
+        raise HubFileError(
             f"cannot fetch {file} of {where}: the hub cannot be reached, the cache lacks it",
             "check the connection and ROBUST0_OFFLINE, or use --zoo with a folder",
         ) from problem
     except EntryNotFoundError as problem:
-        raise ZooError(
-            f"{where} has no {file}", "a zoo has index.yaml; robust0 zoo add writes it"
+        raise HubFileError(
+            f"{where} has no {file}", "robust0 zoo push and robust0 zoo add write it"
         ) from problem
     except HFValidationError as problem:
         raise ZooError(f"{where} is not OWNER/NAME on the hub", "check the spelling") from problem
@@ -47,7 +57,7 @@ def download(repository: str, revision: str, file: str) -> Path:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet_hub() -> Iterator[None]:
     """Keep the hub's bars and its log of retries out of the terminal; our events tell it."""
     from huggingface_hub.utils import (  # type: ignore[attr-defined] # documented names
         are_progress_bars_disabled,

@@ -19,6 +19,11 @@ def weights_of(source: str) -> Path | None:
     return path if path.exists() else None
 
 
+def is_folder(source: str) -> bool:
+    """Whether a word is a folder on this machine, so that it is no id."""
+    return at_home(source).is_dir()
+
+
 def explain_folder(folder: Path) -> None:
     """Refuse a folder in which there is no model, saying what it is instead."""
     files = sorted(path.name for path in folder.glob(f"*{SUFFIX}"))

@@ -30,6 +30,7 @@ from robust0.zoo.scores import Hash, Name
 
 INDEX = "index.yaml"
 SHIPPED = "shipped"
+HUB = "hf-hub:"
 _HUB = re.compile(r"hf-hub:([\w.-]+/[\w.-]+)(?:@(.*))?")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 Bringing = Generator[Transfer, None, Path]
@@ -82,7 +83,7 @@ def open_root(zoo: str | None = None) -> Root:
     text = zoo or os.environ.get("ROBUST0_ZOO", "").strip() or _configured() or SHIPPED
     if text == SHIPPED:
         return Folder(SHIPPED, shipped("model_zoo"))
-    if text.startswith("hf-hub:"):
+    if text.startswith(HUB):
         return _hub(text)
     if "://" in text:
         if not is_web(text):
@@ -106,16 +107,28 @@ def _configured() -> str | None:
 
 
 def _hub(text: str) -> "Hub":
-    match = _HUB.fullmatch(text)
-    if match is None:
-        raise ZooError(f"{text!r} is not hf-hub:OWNER/REPO@COMMIT", "check the spelling")
-    repository, revision = match[1], match[2] or ""
+    repository, revision = on_hub(text, "hf-hub:OWNER/REPO@COMMIT")
     if not _COMMIT.fullmatch(revision):
         raise ZooError(
             f"the hub's {repository} is not pinned to a commit (got {revision or 'nothing'!r})",
             f"write hf-hub:{repository}@ and the 40 hex digits of a commit: branches move",
         )
     return Hub(repository, revision)
+
+
+def on_hub(text: str, form: str) -> tuple[str, str]:
+    """OWNER/REPO and what follows @, or nothing; refuses what is not of this form."""
+    match = _HUB.fullmatch(text)
+    if match is None:
+        raise ZooError(f"{text!r} is not {form}", "check the spelling")
+    return match[1], match[2] or ""
+
+
+def hub_now(text: str) -> "Hub":
+    """A repository at the commit where its main branch, or the revision behind @, is now."""
+    repository, revision = on_hub(text, "hf-hub:OWNER/REPO or hf-hub:OWNER/REPO@REVISION")
+    path = download(repository, revision or None, INDEX)
+    return Hub(repository, path.parent.name)  # the hub's cache has a folder per commit
 
 
 @dataclass(frozen=True, slots=True)
