@@ -1,5 +1,6 @@
 """Errors a user can act on: one line of message, one line of hint, an exit code."""
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 
@@ -8,10 +9,11 @@ class Robust0Error(Exception):
 
     exit_code: ClassVar[int] = 2
 
-    def __init__(self, message: str, hint: str = "") -> None:
+    def __init__(self, message: str, hint: str = "", faults: Sequence[str] = ()) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
+        self.faults = tuple(faults) or (message,)  # all that is wrong, where more was found
 
     def __str__(self) -> str:
         return f"{self.message}\n{self.hint}" if self.hint else self.message

@@ -155,8 +155,8 @@ def test_libraries_have_their_place(library, owners):
 def commands() -> list[list[str]]:
     groups = {
         "data": ["list", "pull", "info"],
-        "recipe": ["list", "show"],
-        "zoo": ["list", "show", "pull", "verify", "add", "push", "convert"],
+        "recipe": ["list", "show", "check"],
+        "zoo": ["list", "show", "pull", "verify", "check", "add", "push", "convert"],
         "study": ["spectrum", "landscape", "overlap", "interpolate", "gradients", "training"],
     }
     return [

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from robust0.cli import completions
+from robust0.cli.checking import check_recipes
 from robust0.cli.helping import examples
 from robust0.cli.options import Form, Overrides
 from robust0.units import counted
@@ -13,7 +14,7 @@ from robust0.views.tables import mapping, table
 
 app = typer.Typer(
     name="recipe",
-    help="List recipes, and show one with its hash and the source of every value.",
+    help="List recipes, show one with its hash and the source of every value, check files.",
     no_args_is_help=True,
 )
 
@@ -72,3 +73,6 @@ def show_command(
     ]
     rows.append({"key": "hash", "value": resolved.hash, "source": "sha256 of all of the above"})
     table(f"recipe {resolved.recipe.name}", rows, form)
+
+
+app.command("check", epilog=examples("robust0 recipe check recipes/*.yaml"))(check_recipes)

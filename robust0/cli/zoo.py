@@ -8,6 +8,7 @@ import typer
 
 from robust0 import upgrades
 from robust0.cli import completions
+from robust0.cli.checking import check_zoo
 from robust0.cli.helping import examples
 from robust0.cli.options import DataDir, Device, Form, Zoo
 from robust0.cli.zoo_certified import certified_again, certified_facts, certified_words
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from robust0.zoo.scores import RobustScore, Score
 
 app = typer.Typer(
-    help="Released checkpoints: list, show, pull, verify, add, push; convert old weights.",
+    help="Released checkpoints: list, show, pull, verify, check, add, push; convert old weights.",
     no_args_is_help=True,
 )
 _COLUMNS = ("name", "budget", "images", "claimed", "found", "lost", "gained")  # of zoo verify
@@ -233,6 +234,7 @@ def add_command(
     sys.stdout.write(f"{folder / card.id}.yaml\n")
 
 
+app.command("check", epilog=examples("robust0 zoo check model_zoo/*.yaml"))(check_zoo)
 app.command(
     epilog=examples(
         "robust0 zoo push cifar10-w16-e20-fast-ls-l0 hf-hub:me/robust-resnet --dry-run",

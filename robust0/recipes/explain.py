@@ -12,16 +12,21 @@ _SHOW = "`robust0 recipe show NAME` prints every key with its value"
 
 def explain(problem: ValidationError, tree: Tree, recipe: str) -> RecipeError:
     """The first mistake that validation found, and how many more there are."""
-    errors = problem.errors(include_url=False)
-    first = errors[0]
-    path, found = _walk(first, tree)
-    message, hint = _words(first, dotted(path) or "the recipe", about(path))
-    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-    if isinstance(found, dict) and first["type"] == "union_tag_invalid":
+    told = [_told(error, tree, recipe) for error in problem.errors(include_url=False)]
+    message, hint = told[0]
+    more = f" (and {len(told) - 1} more)" if len(told) > 1 else ""
+    return RecipeError(message + more, hint, [text for text, _ in told])
+
+
+def _told(error: ErrorDetails, tree: Tree, recipe: str) -> tuple[str, str]:
+    """Message and hint of one mistake, with the place where it was written."""
+    path, found = _walk(error, tree)
+    message, hint = _words(error, dotted(path) or "the recipe", about(path))
+    if isinstance(found, dict) and error["type"] == "union_tag_invalid":
         found = found.get("kind")
     # A mapping is the work of several layers, so only a single value is blamed on its line.
     written = found.origin if isinstance(found, Leaf) else Origin(recipe)
-    return RecipeError(written.says(message + more), hint)
+    return written.says(message), hint
 
 
 def _walk(error: ErrorDetails, tree: Tree) -> tuple[Path, Tree | None]:

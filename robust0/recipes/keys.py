@@ -1,7 +1,7 @@
 """Which keys a recipe may have, and what the user may have meant by one that it may not."""
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
@@ -48,48 +48,60 @@ def family_shape() -> Shape:
     return Shape({"model": Shape(model), "training": keys["training"], "audit": keys["audit"]})
 
 
-def check_keys(tree: Tree, shape: Shape, origin: Origin, path: Path = ()) -> None:
+def check_keys(tree: Tree, shape: Shape, origin: Origin) -> None:
     """Refuse unknown keys, values where blocks belong and blocks where values belong.
 
     Args:
         tree: what was written.
         shape: what may be written.
         origin: the file or option, for what has no line of its own.
-        path: where ``tree`` stands.
     """
+    refuse_all(key_faults(tree, shape, origin))
+
+
+def refuse_all(faults: Iterable[RecipeError]) -> None:
+    """Raise the first of these, which then knows them all."""
+    found = list(faults)
+    if found:
+        texts = [f"{fault.message} ({fault.hint})" for fault in found]
+        raise RecipeError(found[0].message, found[0].hint, texts) from found[0].__cause__
+
+
+def key_faults(tree: Tree, shape: Shape, origin: Origin, path: Path = ()) -> Iterator[RecipeError]:
+    """Every key that may not stand where it stands."""
     if shape.free:
         return
     place = origin_of(tree, origin)
     if not shape.keys:
         if isinstance(tree, dict):
-            raise RecipeError(
+            yield RecipeError(
                 place.says(f"{dotted(path)} must be a value, got a mapping"),
                 f"{dotted(path)}: {shape.about}",
             )
         return
     if not isinstance(tree, dict):
-        raise RecipeError(
+        yield RecipeError(
             place.says(f"{dotted(path)} must be a mapping, got {plain(tree)!r}"),
             f"its keys are {', '.join(shape.keys)}",
         )
+        return
     kind = value_at(tree, "kind")
     if shape.registry is not None and isinstance(kind, str) and ":" in kind:
         shape.registry.find(kind, place.says(""))  # a stranger: its settings are known from now on
         shape = _registry_shape(shape.registry)
     for key, item in tree.items():
         here = (*path, key)
-        if key not in shape.keys:
-            raise RecipeError(
-                origin_of(item, origin).says(f"unknown key {dotted(here)}"),
-                _suggestion(here, shape),
-            )
-        check_keys(item, shape.keys[key], origin, here)
+        if key in shape.keys:
+            yield from key_faults(item, shape.keys[key], origin, here)
+        else:
+            message = origin_of(item, origin).says(f"unknown key {dotted(here)}")
+            yield RecipeError(message, _suggestion(here, shape))
 
 
-def check_families(families: Branch, origin: Origin) -> None:
-    """Check every family of a file, also those that do not match today's model."""
+def family_faults(families: Branch, origin: Origin) -> Iterator[RecipeError]:
+    """The same in every family of a file, also in those that do not match today's model."""
     for pattern, family in families.items():
-        check_keys(family, family_shape(), origin, ("families", pattern))
+        yield from key_faults(family, family_shape(), origin, ("families", pattern))
 
 
 def about(path: Path) -> str:

@@ -18,7 +18,7 @@ from robust0.errors import RecipeError
 from robust0.files import at_home
 from robust0.recipes.efforts import expand_audit
 from robust0.recipes.explain import explain
-from robust0.recipes.keys import check_families, check_keys, file_shape
+from robust0.recipes.keys import family_faults, file_shape, key_faults, refuse_all
 from robust0.recipes.layers import command_line, families_of, fine_tuning, overlay
 from robust0.recipes.methods import defaults, expand_training
 from robust0.recipes.schema import AuditSpec, DatasetSpec, Recipe
@@ -228,6 +228,7 @@ def _read(path: Path) -> Branch:
             f"{path.name}: schema {said}, this robust0 reads {SCHEMA}",
             f"write schema: {SCHEMA}" if schema is None else "use the robust0 it was written for",
         )
-    check_keys(tree, file_shape(), Origin(path.name))
-    check_families(branch(tree.get("families"), ("families",)), Origin(path.name))
+    origin = Origin(path.name)
+    families = branch(tree.get("families"), ("families",))
+    refuse_all((*key_faults(tree, file_shape(), origin), *family_faults(families, origin)))
     return tree

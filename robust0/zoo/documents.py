@@ -98,9 +98,12 @@ def _validated(path: Path, text: str, model: type[M], *, strict: bool) -> M:
     try:
         return model.model_validate_json(text, strict=strict)
     except ValidationError as problem:
-        first = problem.errors(include_url=False, include_input=False)[0]
-        place = ".".join(str(part) for part in first["loc"]) or "the whole"
-        raise ZooError(f"{path}: {_one_line(place)}: {_one_line(first['msg'])}", _HINT) from problem
+        found = [
+            f"{path}: {_one_line('.'.join(map(str, error['loc'])) or 'the whole')}: "
+            f"{_one_line(error['msg'])}"
+            for error in problem.errors(include_url=False, include_input=False)
+        ]
+        raise ZooError(found[0], _HINT, found) from problem
 
 
 def _check_schema(path: Path, schema: Any, newest: int, oldest: int) -> None:  # noqa: ANN401
