@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from robust0.units import counted
+from robust0.units import counted, plural
 
 if TYPE_CHECKING:
     from robust0.proofs import CertificateResults, CertifiedClassifier, CertifySettings
@@ -209,6 +209,15 @@ def short_meaning(results: Results) -> str:
 def notes(row: AttackRow) -> str:
     """The labels an attack's row must carry, such as ``(subsampled)``; else nothing."""
     return f"({', '.join(tidy(note) for note in row.notes)})" if row.notes else ""
+
+
+def columns(unit: str) -> str:
+    """What the columns of a table of attacks count."""
+    return (
+        "By it alone: images that no other attack broke. "
+        f"Median {plural(unit)}: changed {plural(unit)} of a hit, after taking back those it does "
+        "not need. Passes: runs of the model, forwards or backwards, per attacked image."
+    )
 
 
 def headline(result: BudgetResult) -> list[tuple[str, Accuracy]]:

@@ -64,7 +64,7 @@ ALLOWED = {
     | FACTS
     | {"attacks", "auditing", "certifying", "files", "models", "threats", "zoo"},
     "comparing": BASE | FACTS | {"auditing", "certifying", "gate"},
-    "writers": BASE | FACTS | {"auditing", "certifying", "comparing", "files", "runs"},
+    "writers": BASE | FACTS | {"auditing", "certifying", "comparing", "files", "runs", "study"},
     "commands": ENGINE
     | FACTS
     | {

@@ -54,12 +54,12 @@ def finish(job: "StudyJob", out: Path | None, form: OutputFormat) -> None:
     """Run the job in its folder, draw it, and show its table."""
     from robust0.commands.study import study_folder
     from robust0.study.figures import draw
-    from robust0.study.page import write_page
     from robust0.study.run import run_study
     from robust0.study.tables import rows_of, title_of
     from robust0.views.output import note
     from robust0.views.study import study_view
     from robust0.views.tables import table
+    from robust0.writers.study_html import write_page
 
     with study_folder(out, job.part) as folder:
         with study_view() as view:

@@ -35,6 +35,7 @@ def render_certificate(run: CertificateRun) -> str:
     asked = set(results.settings.pixels)
     return page(
         "certificate.html.j2",
+        title=f"robust0 certify: {wording.tidy(results.subject.model, 80)}",
         results=results,
         run=report.run,
         headline=results.headline,
@@ -53,6 +54,8 @@ def render_certificate(run: CertificateRun) -> str:
         classes=results.headline.classes[:_MOST_NAMED],
         hidden_classes=max(0, len(results.headline.classes) - _MOST_NAMED),
         class_share=_share,
+        height=run.info.image_shape[1],
+        width=run.info.image_shape[2],
         galleries=[
             ("Strongest", "the largest certified radii", _gallery(run, strongest)),
             ("Weakest", "the smallest certified radii of right answers", _gallery(run, weakest)),

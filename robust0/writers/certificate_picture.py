@@ -6,7 +6,19 @@ from markupsafe import Markup
 
 from robust0.proofs import Bracket, CertificateResults
 from robust0.records import Accuracy
-from robust0.writers.picture import HEIGHT, WIDTH, Frame, axes, changes, path, steps, ticks
+from robust0.wording import interval, percent, tidy
+from robust0.wording import pixels as counted
+from robust0.writers.picture import (
+    HEIGHT,
+    WIDTH,
+    Frame,
+    axes,
+    changes,
+    path,
+    steps,
+    ticks,
+    under_pointer,
+)
 
 _LEFT, _BOTTOM, _TOP = 58, 52, 14
 Points = Sequence[tuple[int, Accuracy]]
@@ -23,6 +35,8 @@ def curves_svg(results: CertificateResults) -> Markup:
     parts = [*axes(frame, changes("pixel")), _area(frame, head, "low", head, "high", "band")]
     parts += [_line(frame, points, f"rule-{place}") for place, points in enumerate(lines[1:], 1)]
     parts.append(_line(frame, head, "rule-0"))
+    names = [row.name for row in results.classifiers]
+    parts += under_pointer(frame, [(x, _said(x, names, lines)) for x, _ in max(lines, key=len)])
     words = (
         f"Certified accuracy of {len(lines)} classifiers over the pixels that may change, from "
         f"{100 * head[0][1].share:.1f} % right answers down."
@@ -40,6 +54,9 @@ def bracket_svg(bracket: Bracket) -> Markup:
         _area(frame, low, "share", high, "share", "gap"),
         _line(frame, high, "attacked"),
         _line(frame, low, "rule-0"),
+        *under_pointer(
+            frame, [(x, _said(x, ("certified", "under attack"), (low, high))) for x, _ in low]
+        ),
     ]
     last = bracket.rows[-1]
     words = (
@@ -59,8 +76,9 @@ def radii_svg(radii: Mapping[int, int]) -> Markup:
         tall = height * count / most
         x, y = _LEFT + wide * radius, _TOP + height - tall
         parts.append(
-            f'<rect class="bin" x="{x + 0.08 * wide:.1f}" y="{y:.1f}" width="{0.84 * wide:.1f}" '
-            f'height="{tall:.1f}"/>'
+            f'<rect class="bin" data-tip="" x="{x + 0.08 * wide:.1f}" y="{y:.1f}" '
+            f'width="{0.84 * wide:.1f}" height="{tall:.1f}">'
+            f"<title>{counted(radius)}: {count:,} images</title></rect>"
         )
         if last <= 30:
             parts.append(
@@ -84,6 +102,16 @@ def radii_svg(radii: Mapping[int, int]) -> Markup:
 
 def _last(lines: Sequence[Points]) -> int:
     return max(points[-1][0] for points in lines)
+
+
+def _said(pixels: int, names: Sequence[str], lines: Sequence[Points]) -> str:
+    """What every line that reaches so far has there."""
+    rows = [counted(pixels)]
+    for name, points in zip(names, lines, strict=True):
+        known = dict(points).get(pixels)
+        if known is not None:
+            rows.append(f"{tidy(name)}: {percent(known)} (95 %: {interval(known)})")
+    return "\n".join(rows)
 
 
 def _line(frame: Frame, points: Points, kind: str) -> str:

@@ -2,12 +2,13 @@
 
 import shlex
 from dataclasses import dataclass
+from itertools import accumulate
 
 from robust0 import wording
 from robust0.auditing.rundata import RunData
 from robust0.records import BudgetResult, ClassRow, Report
-from robust0.units import counted
-from robust0.writers.gallery import examples
+from robust0.units import counted, plural
+from robust0.writers.gallery import gallery_of
 from robust0.writers.page import page
 from robust0.writers.picture import curve_svg
 from robust0.writers.rounds_picture import rounds_svg
@@ -21,6 +22,7 @@ class Part:
 
     name: str
     kind: str
+    start: float
     percent: float
     count: int
 
@@ -31,6 +33,7 @@ def render(run: RunData) -> str:
     budgets = results.budgets
     return page(
         "report.html.j2",
+        title=f"robust0 audit: {wording.tidy(results.subject.model, 80)}",
         results=results,
         run=run.report.run,
         largest=budgets[0] if budgets else None,
@@ -46,7 +49,9 @@ def render(run: RunData) -> str:
         round_heads=wording.ROUNDS,
         round_rows=wording.rounds(results),
         convergence=wording.convergence(results) if results.rounds else "",
-        gallery=examples(run),
+        gallery=gallery_of(run),
+        units=plural(results.settings.unit),
+        columns=wording.columns(results.settings.unit),
         classes=results.classes[:_MOST_NAMED],
         hidden_classes=max(0, len(results.classes) - _MOST_NAMED),
         class_share=_share,
@@ -72,7 +77,11 @@ def _parts(report: Report) -> list[Part]:
         ("broken by an attack", "broken", results.clean.count - worst.count),
         ("wrong without any attack", "wrong", images - results.clean.count),
     ]
-    return [Part(name, kind, 100 * count / images, count) for name, kind, count in rows]
+    starts = accumulate((count for _, _, count in rows), initial=0)
+    return [
+        Part(name, kind, 100 * start / images, 100 * count / images, count)
+        for (name, kind, count), start in zip(rows, starts, strict=False)
+    ]
 
 
 def _curve_rows(report: Report) -> list[tuple[str, str, str]]:

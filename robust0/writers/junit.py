@@ -5,7 +5,7 @@ from xml.etree import ElementTree as Xml
 from robust0 import wording
 from robust0.decision import Decision
 from robust0.records import Accuracy, AttackRow, BudgetResult, Report
-from robust0.units import counted
+from robust0.units import counted, plural
 
 _FIXED = "robust0.audit"
 
@@ -60,7 +60,7 @@ def _report_suites(root: Xml.Element, report: Report) -> None:
         first = result is results.budgets[0]  # seconds are of all budgets together
         for row in result.attacks:
             spent = report.run.attack_seconds.get(row.name, 0.0) if first else 0.0
-            _attack_case(suite, row, f"{_FIXED}.attacks", spent)
+            _attack_case(suite, row, result.unit, spent)
         for ensemble in result.ensembles:
             case = Xml.SubElement(
                 suite, "testcase", classname=f"{_FIXED}.ensembles", name=ensemble.name, time="0"
@@ -71,9 +71,13 @@ def _report_suites(root: Xml.Element, report: Report) -> None:
         suite_count(suite)
 
 
-def _attack_case(suite: Xml.Element, row: AttackRow, classname: str, spent: float) -> None:
+def _attack_case(suite: Xml.Element, row: AttackRow, unit: str, spent: float) -> None:
     case = Xml.SubElement(
-        suite, "testcase", classname=classname, name=wording.tidy(row.name), time=f"{spent:.3f}"
+        suite,
+        "testcase",
+        classname=f"{_FIXED}.attacks",
+        name=wording.tidy(row.name),
+        time=f"{spent:.3f}",
     )
     if row.violations:
         message = f"{row.violations} attempts outside the budget or the box"
@@ -81,8 +85,8 @@ def _attack_case(suite: Xml.Element, row: AttackRow, classname: str, spent: floa
     own = "" if row.robust is None else f"{_accuracy(row.robust)}; "
     Xml.SubElement(case, "system-out").text = (
         f"{own}{row.broken} of {row.attacked} attacked images broken, "
-        f"{wording.number(row.only)} by it only; "
-        f"median sites {wording.number(row.median_distance)}, "
+        f"{wording.number(row.only)} by it alone; "
+        f"median {plural(unit)} {wording.number(row.median_distance)}, "
         f"median passes {wording.number(row.median_passes)}"
     )
 

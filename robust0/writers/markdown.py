@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from robust0 import wording
 from robust0.decision import Check, Decision
 from robust0.records import BudgetResult, Report
-from robust0.units import counted
+from robust0.units import counted, plural
 
 # What could start emphasis, code, a link, an image, a table cell, HTML, a mention or a formula;
 # then what makes a bare address a link, and what makes a line a list or a heading.
@@ -91,7 +91,8 @@ def _headline(report: Report) -> list[str]:
 def _attacks(report: Report, result: BudgetResult) -> list[str]:
     battery = report.results.settings.mode == "battery"
     head = ("attack", *(("robust", "95 % interval") if battery else ()))
-    head = (*head, "attacked", "broken", "only it", "median sites", "median passes", "seconds")
+    head = (*head, "attacked", "broken", "by it alone", f"median {plural(result.unit)}")
+    head = (*head, "median passes", "seconds")
     rows = []
     for row in result.attacks:
         own = (
@@ -108,7 +109,7 @@ def _attacks(report: Report, result: BudgetResult) -> list[str]:
     title = escaped(wording.identity(report.results, result.budget))
     return folded(
         f"Attacks at {counted(result.budget, result.unit)}",
-        [title, "", *markdown_table(head, rows)],
+        [title, "", *markdown_table(head, rows), "", wording.columns(result.unit)],
     )
 
 

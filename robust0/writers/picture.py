@@ -1,33 +1,27 @@
-"""Pictures of a report, inline: images as enlarged PNG data URIs, the curve as SVG."""
+"""Pictures of a report, inline: images as PNG data URIs, the curve as SVG with its values."""
 
 import base64
 import io
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from numpy.typing import NDArray
 from PIL import Image
 
 from robust0.records import Accuracy, Amount, Results
-from robust0.units import plural
+from robust0.units import counted, plural
+from robust0.wording import ensemble_name, interval, percent
 
-_SIDE = 128  # pixels on the page that an enlarged image has at least
 WIDTH, HEIGHT = 1000, 380
 _LEFT, _RIGHT, _TOP, _BOTTOM = 58, 16, 14, 52
 
 
 def data_uri(image: NDArray[np.float32]) -> str:
-    """An image (C, H, W) in [0, 1] as a PNG, enlarged without smoothing so that pixels show."""
-    picture = Image.fromarray(_rgb(image))
-    factor = math.ceil(_SIDE / max(picture.size))
-    if factor > 1:
-        size = (picture.width * factor, picture.height * factor)
-        picture = picture.resize(size, Image.Resampling.NEAREST)
+    """An image (C, H, W) in [0, 1] as a PNG of its own size; the page enlarges it."""
     buffer = io.BytesIO()
-    picture.save(buffer, "PNG", optimize=True)
+    Image.fromarray(_rgb(image)).save(buffer, "PNG", optimize=True)
     return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
 
 
@@ -86,10 +80,12 @@ def curve_svg(results: Results) -> Markup:
     points.sort(key=lambda point: point[0])
     frame = Frame(points[-1][0])
     parts = axes(frame, changes(results.settings.unit))
-    parts += [_band(frame, points), _line(frame, points)]
+    unit = results.settings.unit
+    said = [(x, f"{counted(x, unit)}: {_words(accuracy)}") for x, accuracy in points]
+    parts += [_band(frame, points), _line(frame, points), *under_pointer(frame, said)]
     for result in results.budgets:
         parts += [
-            _mark(frame, result.budget, row.robust, row.name)
+            _mark(frame, result.budget, row.robust, row.name, counted(result.budget, unit))
             for row in result.ensembles
             if row.name in {"saa", "worst-case"}
         ]
@@ -97,7 +93,7 @@ def curve_svg(results: Results) -> Markup:
     description = (
         f"Accuracy falls from {100 * first[1].share:.1f} % on clean images to "
         f"{100 * last[1].share:.1f} % with {last[0]} changed "
-        f"{plural(results.settings.unit, last[0])}."
+        f"{plural(unit, last[0])}."
     )
     body = "\n".join(parts)
     return Markup(  # noqa: S704 - numbers and words of our own only
@@ -169,6 +165,22 @@ def path(places: Sequence[tuple[float, float]]) -> str:
     return " ".join(f"{'L' if i else 'M'}{x:.1f} {y:.1f}" for i, (x, y) in enumerate(places))
 
 
+def under_pointer(frame: Frame, said: Sequence[tuple[float, str]]) -> list[str]:
+    """What holds from each place to the next, for the pointer: columns that nobody sees."""
+    ends = [*(frame.x(place) for place, _ in said[1:]), frame.x(frame.end)]
+    top, bottom = frame.y(1), frame.y(0)
+    return [
+        f'<rect class="hit" data-tip="" x="{frame.x(place):.1f}" y="{top:.1f}" '
+        f'width="{max(0, end - frame.x(place)):.1f}" height="{bottom - top:.1f}">'
+        f"<title>{escape(words)}</title></rect>"
+        for (place, words), end in zip(said, ends, strict=True)
+    ]
+
+
+def _words(accuracy: Accuracy) -> str:
+    return f"{percent(accuracy)} still right (95 %: {interval(accuracy)})"
+
+
 def _band(frame: Frame, points: Sequence[tuple[Amount, Accuracy]]) -> str:
     high = steps(frame, [(budget, accuracy.high) for budget, accuracy in points])
     low = steps(frame, [(budget, accuracy.low) for budget, accuracy in points])
@@ -180,12 +192,17 @@ def _line(frame: Frame, points: Sequence[tuple[Amount, Accuracy]]) -> str:
     return f'<path class="line" d="{path(places)}"/>'
 
 
-def _mark(frame: Frame, budget: Amount, accuracy: Accuracy, name: str) -> str:
+def _mark(frame: Frame, budget: Amount, accuracy: Accuracy, name: str, allowed: str) -> str:
     x, low, high = frame.x(budget), frame.y(accuracy.low), frame.y(accuracy.high)
     y = frame.y(accuracy.share)
+    title = f"<title>{ensemble_name(name)}, {allowed}: {_words(accuracy)}</title>"
     bar = f'<line class="whisker {name}" x1="{x:.1f}" y1="{low:.1f}" x2="{x:.1f}" y2="{high:.1f}"/>'
     if name == "saa":
         size = 6
         shape = f"M{x:.1f} {y - size:.1f} L{x + size:.1f} {y:.1f} L{x:.1f} {y + size:.1f} "
-        return f'{bar}<path class="mark saa" d="{shape}L{x - size:.1f} {y:.1f} Z"/>'
-    return f'{bar}<circle class="mark worst-case" cx="{x:.1f}" cy="{y:.1f}" r="5"/>'
+        shape += f"L{x - size:.1f} {y:.1f} Z"
+        return f'{bar}<path class="mark saa" data-tip="" d="{shape}">{title}</path>'
+    return (
+        f'{bar}<circle class="mark worst-case" data-tip="" cx="{x:.1f}" cy="{y:.1f}" r="5">'
+        f"{title}</circle>"
+    )

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from robust0.records import Amount, Results
-from robust0.writers.picture import HEIGHT, WIDTH, Frame, axes, path
+from robust0.writers.picture import HEIGHT, WIDTH, Frame, axes, path, under_pointer
 
 
 def survivors(results: Results, budget: Amount) -> Iterator[tuple[str, list[tuple[float, float]]]]:
@@ -28,19 +28,23 @@ def survivors(results: Results, budget: Amount) -> Iterator[tuple[str, list[tupl
 
 
 def rounds_svg(results: Results) -> Markup | None:
-    """The curve at the largest budget; searches take turns in colour, a title names each."""
+    """The curve at the largest budget; searches take turns in colour."""
     searches = list(survivors(results, results.settings.budgets[0]))
     if not searches:
         return None
     frame = Frame(max(searches[-1][1][-1][0], 1))
     parts = axes(frame, "passes per image of the run")
-    for place, (name, points) in enumerate(searches):
-        colour = ("robust", "accent", "saa", "broken")[place % 4]
+    for place, (_, points) in enumerate(searches):
         line = path([(frame.x(x), frame.y(y)) for x, y in points])
-        parts.append(
-            f'<path class="line" style="stroke: var(--{colour})" d="{line}">'
-            f"<title>{escape(name)}</title></path>"
-        )
+        parts.append(f'<path class="line turn-{place % 4}" d="{line}"/>')
+    parts += under_pointer(
+        frame,
+        [
+            (x, f"{name}: {100 * y:.1f} % still right after {x:,.0f} passes per image")
+            for name, points in searches
+            for x, y in points[1:]
+        ],
+    )
     first, last = searches[0][1][0], searches[-1][1][-1]
     description = (
         f"Images still right fall from {100 * first[1]:.1f} % to {100 * last[1]:.1f} % over "

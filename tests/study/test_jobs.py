@@ -9,7 +9,6 @@ from robust0.errors import ModelError, RecipeError, RunError
 from robust0.study.attack_jobs import gradients_job, interpolate_job, overlap_job
 from robust0.study.curvature_jobs import landscape_job, spectrum_job
 from robust0.study.figures import draw
-from robust0.study.page import write_page
 from robust0.study.perturb import StudyImages, TrainingAttack, Unperturbed
 from robust0.study.run import run_study
 from robust0.study.subjects import StudyScope, StudySubject
@@ -18,6 +17,7 @@ from robust0.study.training import RecordedRun, overfitting_moment, training_job
 from robust0.study_events import StudyAdvanced, StudyStarted
 from robust0.threats import Threat
 from robust0.training.methods.inner import SparsePGDInner
+from robust0.writers.study_html import write_page
 from tests.study.tiny import images_and_labels, tiny_network
 
 

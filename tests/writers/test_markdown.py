@@ -104,3 +104,10 @@ def test_a_gate_that_could_not_decide_is_no_pass():
     text = failure_markdown("run and baseline are <b>not</b> comparable", "audit again")
     assert text.startswith("## ❌")
     assert "<b>" not in text
+
+
+def test_columns_are_named_after_the_unit_and_explained():
+    text = report_markdown(make_report(Recipe(unit="row")))
+    assert "| by it alone | median rows | median passes |" in text
+    assert "images that no other attack broke" in text
+    assert "sites" not in text

@@ -3,15 +3,13 @@
 import base64
 import json
 import shlex
-from importlib.resources import files
 from pathlib import Path
-
-from jinja2 import Environment, StrictUndefined
 
 from robust0.files import write_text
 from robust0.study.folder import Json, read_results
 from robust0.study.run import PARTS
 from robust0.study.tables import rows_of, title_of
+from robust0.writers.page import page
 
 PAGE = "study.html"
 
@@ -21,13 +19,9 @@ def write_page(folder: Path) -> Path | None:
     documents = read_results(folder, PARTS)
     if len(documents) < 2 and all(len(document["results"]) < 2 for document in documents):
         return None
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    source = files("robust0").joinpath("study", "study.html.j2").read_text(encoding="utf-8")
     sections = [_section(folder, document) for document in documents]
     path = folder / PAGE
-    write_text(path, environment.from_string(source).render(sections=sections))
+    write_text(path, page("study.html.j2", title="robust0 study", sections=sections))
     return path
 
 
