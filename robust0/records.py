@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 CLEAN = "clean"  # the "attack" of a verdict on the unchanged image
+TIME_LIMIT = "time-limit"  # the flag of an audit that the clock ended
 CONVERGED = "converged"  # the effort that goes on until little is left to find
 _ROUND = "#"  # between an attack's name and its round; no configured name has it
 
@@ -178,6 +179,7 @@ class Settings(Frozen):
     changed: tuple[str, ...] = Field((), description="settings that are not those of the effort")
     tolerance: Share | None = Field(None, description="of images that a last doubling may break")
     max_passes: int | None = Field(None, description="per image, of a converged audit")
+    max_minutes: float | None = Field(None, description="of a converged audit, if it has a limit")
     seed: int
     budgets: tuple[Amount, ...]
     unit: Unit

@@ -155,10 +155,12 @@ def convergence(results: Results) -> str:
     last = [row for row in own if row.number == number]
     broken, most = sum(row.broken for row in last), max((row.passes for row in last), default=0)
     tolerance = settings.tolerance or 0
+    limit = f"limit of {settings.max_passes:,} passes per image"
+    if any(flag.name == "time-limit" for flag in results.flags):
+        limit = f"limit of {settings.max_minutes:g} minutes"
     if number == 1:
         return (
-            f"Not one doubling fitted the limit of {settings.max_passes:,} passes per image: "
-            "nothing says that the search has converged."
+            f"Not one doubling fitted the {limit}: nothing says that the search has converged."
             if own and own[-1].robust.count
             else "The first round left no image standing."
         )
@@ -170,7 +172,7 @@ def convergence(results: Results) -> str:
     )
     if broken < tolerance * images or not own[-1].robust.count:
         return f"Converged {words}."
-    return f"Not converged {words}; the limit of {settings.max_passes:,} passes per image ended it."
+    return f"Not converged {words}; the {limit} ended it."
 
 
 def meaning(results: Results) -> list[str]:
@@ -199,7 +201,7 @@ def short_meaning(results: Results) -> str:
     known = {"smoke": "says next to nothing", "quick": "is far from converged", "paper": ""}
     known["standard"] = "is not converged"
     if effort == "converged":
-        ended = any(flag.name == "not-converged" for flag in results.flags)
+        ended = any(flag.name in ("not-converged", "time-limit") for flag in results.flags)
         known[effort] = "reached its limit first" if ended else ""
     words = known.get(effort, "may not be converged")
     name = tidy(results.settings.effort_name)

@@ -17,6 +17,7 @@ from safetensors.numpy import save
 from robust0.auditing import store
 from robust0.auditing.agreement import sound
 from robust0.auditing.attempts import Attempts
+from robust0.auditing.deadline import timed_out
 from robust0.auditing.facts import Facts, read_checks, read_run_file
 from robust0.auditing.plan import Book
 from robust0.auditing.proof import CLEAN_IMAGES, REPORT, check_seal, seal
@@ -145,6 +146,7 @@ def rebuild_report(folder: Path) -> Report:
     images = [verdict.image for verdict in verdicts if verdict.attack == CLEAN]
     check_seal(folder, results=False)
     flags = read_checks(folder)
+    book.timed_out = timed_out(flags or ())
     unfinished = len(images) < run.facts.subject.images
     if flags is None or unfinished or not plan_of(run.facts).complete(images, book):
         raise RunError(

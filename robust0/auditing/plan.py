@@ -26,6 +26,7 @@ class Book:
     fallen: dict[Amount, set[int]] = field(default_factory=dict)  # by budget, to any attack
     needed: dict[Stage, dict[int, Amount]] = field(default_factory=dict)  # by hits on images
     spent: dict[Stage, int] = field(default_factory=dict)  # passes on all images
+    timed_out: bool = False  # the clock ended the audit: no further round begins
 
     def add(self, verdicts: Iterable[Verdict]) -> list[Verdict]:
         """Take verdicts in; those that were new."""

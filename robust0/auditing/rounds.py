@@ -4,7 +4,8 @@ The first round runs every attack as a cascade. Each later one doubles the budge
 in ``FIRST``, and of the other attack that found most per pass so far. The last round is one that
 broke fewer images than tolerated, or the last that a limit of passes per image allows. What a round
 holds follows from the verdicts of earlier ones, so that any number of processes and resumptions do
-the same. A doubled search starts afresh, with draws of its own.
+the same. A limit of time, of one process, begins no round that would likely end later; the run
+remembers that. A doubled search starts afresh, with draws of its own.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -95,6 +96,8 @@ class RoundsPlan(AuditPlan):
     def scheduled(self, budget: Amount, number: int, book: Book) -> tuple[str, ...]:
         """The attacks of a round in order, once all verdicts of the rounds before are there."""
         order = (*self.first, *self.others)
+        if number > 1 and book.timed_out and not self._begun(budget, number, book):
+            return ()
         spent = self.cost(budget, 1, order)
         for earlier in range(1, number):
             little = self.broke(budget, earlier, book) < self.tolerance * self.images
@@ -117,6 +120,19 @@ class RoundsPlan(AuditPlan):
         stages = [(budget, in_round(name, number)) for number in range(1, until + 1)]
         hits = sum(len(book.needed.get(stage, ())) for stage in stages)
         return Fraction(hits, max(1, sum(book.spent.get(stage, 0) for stage in stages)))
+
+    def _begun(self, budget: Amount, number: int, book: Book) -> bool:
+        return any((budget, in_round(name, number)) in book.spent for name in self.attacks)
+
+    def share_ahead(self, stage: Stage, images: Sequence[int], book: Book) -> float | None:
+        """What a round costs at most, in all that was spent before; None if it is none to begin."""
+        budget, name = stage
+        number = round_of(name)
+        order = self.scheduled(budget, number, book)
+        if number == 1 or not order or self._begun(budget, number, book):
+            return None
+        survivors = len(self.wanted((budget, in_round(order[0], number)), images, book))
+        return survivors * self.cost(budget, number, order) / max(1, sum(book.spent.values()))
 
     def stage_name(self, attack: str, number: int) -> str:
         """Every round is in the name, the first too."""

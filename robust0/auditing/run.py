@@ -14,6 +14,7 @@ from robust0.auditing import finish, proof
 from robust0.auditing.again import UNSTEADY, Recall
 from robust0.auditing.agreement import sound
 from robust0.auditing.attempts import Attempts
+from robust0.auditing.deadline import Deadline, timed_out
 from robust0.auditing.facts import check_identity, read_checks, write_checks
 from robust0.auditing.flags import CONTROL_IMAGES, check_behaviour
 from robust0.auditing.guards import enough_memory, searching
@@ -71,10 +72,10 @@ class _Run:
         self.mine = self.ids[world.rank :: world.size]
         settings = job.facts.settings
         self.store = Store(job.folder, world.rank, settings.unit, job.data.image_shape)
-        self.book, self.tally = Book(), Tally(len(self.ids))
-        self.meter = PassMeter(job.passes)
+        self.book, self.tally, self.meter = Book(), Tally(len(self.ids)), PassMeter(job.passes)
         self.buffer: list[Outcome] = []
         self.begun = self.flushed = self.drawn = time.monotonic()
+        self.deadline = Deadline(self.plan, settings.max_minutes)
         self.flags: tuple[Flag, ...] = ()
         self.recall, self.signs = Recall(job.oracle), LifeSigns(job.folder)
 
@@ -82,15 +83,19 @@ class _Run:
 
     def events(self) -> Iterator[AuditEvent]:
         job, settings = self.job, self.job.facts.settings
+        path = str(job.folder) if job.folder else None
         self.tally.restore(self.book.add(sound(self.store.open(), job.folder)))
+        self.deadline.start(job.folder)
         yield AuditStarted(
             job.title, len(self.ids), settings.unit, self.plan.budgets, self.plan.attacks,
-            self.plan.cascade, len(self.book.verdicts), str(job.folder) if job.folder else None,
+            self.plan.cascade, len(self.book.verdicts), path,
         )  # fmt: skip
         yield from self._clean()
         yield from self._checks()
         for stage in self.plan.stages():
             self._hear(partial(self.plan.ready, stage, book=self.book))
+            for flag in self.deadline.reached(stage, self.ids, self.book):
+                yield self._raised(flag)
             if self.plan.includes(stage, self.book):
                 yield from self._stage(stage)
         yield from self._rest()
@@ -98,7 +103,6 @@ class _Run:
         if self.world.leads:
             self.store.close()
         if self._stopping():
-            path = str(job.folder) if job.folder else None
             yield AuditFinished(None, path, self.interrupt.signal)
         elif self.world.leads:
             yield from self._finish()
@@ -110,6 +114,9 @@ class _Run:
         data = self.job.data
         index = torch.tensor(positions, device=data.device)
         return data.images(index), data.labels[index], data.ids[index]
+
+    def _pixels(self, images: Sequence[int]) -> tuple[Tensor, Tensor]:
+        return self._fetch([self.position[image] for image in images])[:2]
 
     def _clean(self) -> Iterator[AuditEvent]:
         """Which images the model gets right; only those are attacked."""
@@ -141,13 +148,16 @@ class _Run:
             # Spread: the first ones may all be of one class.
             some = evenly(range(len(self.ids)), self.oracle.batch_size)
             right = evenly(correct, CONTROL_IMAGES)
-            threat = self.job.threat(self.plan.budgets[0])
-            known = tuple(
-                check_behaviour(self.oracle, self._fetch, some, right, threat, self.job.seed)
-            )
+            threat, seed = self.job.threat(self.plan.budgets[0]), self.job.seed
+            known = tuple(check_behaviour(self.oracle, self._fetch, some, right, threat, seed))
             self._keep_flags(known)
         self.flags = known
+        self.book.timed_out = timed_out(known)
         yield from (FlagRaised(flag) for flag in known)
+
+    def _raised(self, flag: Flag) -> FlagRaised:
+        self._keep_flags((*self.flags, flag))
+        return FlagRaised(flag)
 
     def _keep_flags(self, flags: tuple[Flag, ...]) -> None:
         self.flags = flags
@@ -200,17 +210,11 @@ class _Run:
         """Prune and make durable what has been found since the last time."""
         self.store.spent(configured(stage[1]), self._since(self.flushed))
         outcomes, self.buffer = self.buffer, []
-        attack, threat = self.job.attack(stage[1]), self.job.threat(stage[0])
-
-        def images_of(images: Sequence[int]) -> tuple[Tensor, Tensor]:
-            images_, labels, _ = self._fetch([self.position[image] for image in images])
-            return images_, labels
-
-        verdicts, attempts = verdicts_of(
-            self.oracle, threat, stage, attack.revision, outcomes, images_of
-        )
+        revision, threat = self.job.attack(stage[1]).revision, self.job.threat(stage[0])
+        known = (self.oracle, threat, stage, revision)
+        verdicts, attempts = verdicts_of(*known, outcomes, self._pixels)
         held = Attempts(threat.unit, self.job.data.image_shape, attempts)
-        self.recall.hear(verdicts, held, images_of)
+        self.recall.hear(verdicts, held, self._pixels)
         self.store.flush(verdicts, attempts)
         self.book.add(verdicts)
         self.tally.learn(verdicts)
@@ -273,8 +277,7 @@ class _Run:
             images, _, ids = self._first()
             clean = [self.book.verdicts[0, CLEAN, image] for image in ids.tolist()]
             for flag in self.recall.flags(clean, images):
-                self._keep_flags((*self.flags, flag))
-                yield FlagRaised(flag)
+                yield self._raised(flag)
 
     def _finish(self) -> Iterator[AuditEvent]:
         job = self.job
@@ -289,9 +292,9 @@ class _Run:
             yield AuditFinished(Report(results=results, run=info), None, None)
             return
         kept = finish.kept_images(job.facts, self.ids, self.book, job.data.image_shape)
-        images, labels, _ = self._fetch([self.position[image] for image in kept])
-        pixels = (images * 255).round().to(torch.uint8).cpu().numpy()
-        clean = finish.KeptImages(kept, labels.tolist(), pixels)
+        images, labels = self._pixels(kept)
+        pixels = (images * 255).round().byte()
+        clean = finish.KeptImages(kept, labels.tolist(), pixels.cpu().numpy())
         report = finish.conclude(job.folder, verdicts, results, clean, self.world.size, versions())
         job.write_reports(job.folder)
         yield AuditFinished(report, str(job.folder), None)

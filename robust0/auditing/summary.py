@@ -4,6 +4,7 @@ import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
+from robust0.auditing.deadline import timed_out
 from robust0.auditing.doubts import doubts
 from robust0.auditing.facts import AttackFacts, Facts
 from robust0.auditing.interval import accuracy
@@ -40,7 +41,7 @@ def summarise_audit(facts: Facts, verdicts: Sequence[Verdict], flags: Sequence[F
         _budget(facts, budget, verdicts, len(correct), images) for budget in facts.settings.budgets
     )
     rounds = round_rows(facts, verdicts)
-    limited = not_converged(facts, rounds)
+    limited = None if timed_out(flags) else not_converged(facts, rounds)
     return Results(
         subject=facts.subject,
         settings=facts.settings,

@@ -98,6 +98,10 @@ def audit(
         int | None,
         typer.Option(min=1, help="Per image, for --effort converged; default: 30,000."),
     ] = None,
+    max_minutes: Annotated[
+        float | None,
+        typer.Option(help="For --effort converged: begin no doubling that would end later."),
+    ] = None,
     attacks: Annotated[
         str | None,
         typer.Option(
@@ -177,6 +181,7 @@ def audit(
         precision=precision.value, compile=compile_, overrides=tuple(overrides or ()), out=out,
         resume=resume, floors=tuple(floors), like=like,
         tolerance=None if tolerance is None else tolerance / 100, max_passes=max_passes,
+        max_minutes=max_minutes,
     )  # fmt: skip
     if recheck is not None:
         recheck_run(recheck, options, device, form)

@@ -36,6 +36,7 @@ from robust0.data.choice import choose
 from robust0.data.decoding import require_readable
 from robust0.data.imageset import FileSet
 from robust0.distributed import World
+from robust0.errors import RecipeError
 from robust0.events import Transfer
 from robust0.files import write_text
 from robust0.recipes.load import ResolvedRecipe, dump_recipe, load_recipe, section_hash
@@ -82,6 +83,11 @@ def open_audit(
     begin = _recalled if again else _fresh
     job, resolved = begin(options, device, progress)
     check_floors(options.floors, job.facts)
+    if world.size > 1 and job.facts.settings.max_minutes is not None:
+        raise RecipeError(
+            "a limit of time is for one process: several would have to agree on the moment",
+            "limit the passes instead: --max-passes",
+        )
     if dry_run:
         yield job, again
         return

@@ -53,6 +53,7 @@ class AuditOptions:
     floors: tuple[Floor, ...] = ()  # --fail-under
     tolerance: float | None = None  # a share; of effort converged
     max_passes: int | None = None
+    max_minutes: float | None = None
     like: Path | None = None  # a baseline whose way of searching is taken over
 
     @property
@@ -84,6 +85,7 @@ class AuditOptions:
             "audit.seed": self.seed,
             "audit.tolerance": self.tolerance,
             "audit.max_passes": self.max_passes,
+            "audit.max_minutes": self.max_minutes,
         }
         return {key: value for key, value in named.items() if value is not None}
 

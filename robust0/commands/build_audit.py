@@ -65,6 +65,7 @@ def build_audit(request: AuditRequest) -> AuditJob:
         changed=audit.changed,
         tolerance=audit.tolerance if audit.effort == CONVERGED else None,
         max_passes=audit.max_passes if audit.effort == CONVERGED else None,
+        max_minutes=audit.max_minutes if audit.effort == CONVERGED else None,
         seed=audit.seed,
         budgets=budgets,
         unit=unit,

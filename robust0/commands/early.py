@@ -57,10 +57,10 @@ def check_audit(options: AuditOptions, device: str) -> None:
         changes=options.settings(),
         overrides=options.overrides,
     )
-    said = options.tolerance is not None or options.max_passes is not None
-    if said and resolved.recipe.audit.effort != "converged":
+    ends = (options.tolerance, options.max_passes, options.max_minutes)
+    if any(value is not None for value in ends) and resolved.recipe.audit.effort != "converged":
         raise RecipeError(
-            "--tolerance and --max-passes say when --effort converged ends",
+            "--tolerance, --max-passes and --max-minutes say when --effort converged ends",
             "add --effort converged, or leave them out",
         )
     if options.out is not None:

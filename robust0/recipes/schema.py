@@ -217,6 +217,9 @@ class AuditSpec(Section):
     max_passes: Count = Field(
         30_000, description="converged: end when a doubling would cost an image more than this"
     )
+    max_minutes: Annotated[float, Field(gt=0)] | None = Field(
+        None, description="converged: begin no doubling that would likely end later; null: no limit"
+    )
     images: Count | None = Field(
         None, description="test images, the first ones or some of each class; null: all"
     )

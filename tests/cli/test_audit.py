@@ -13,6 +13,10 @@ from torch import nn
 
 from robust0.attacks import ATTACKS
 from robust0.cli.app import run
+from robust0.commands.audit import open_audit
+from robust0.commands.audit_recipe import AuditOptions
+from robust0.distributed import World
+from robust0.errors import RecipeError
 from robust0.models.build import NetworkSpec, build
 from robust0.models.checkpoint import Budget, Metadata, save_checkpoint
 from robust0.rng import seeded
@@ -168,9 +172,45 @@ def test_a_limit_that_ends_the_search_is_said(place, capfd):
     assert "not-converged" in said
 
 
+def test_a_clock_that_ends_the_search_is_no_number_to_compare(place, capfd):
+    assert run([*ROUNDS, "--max-minutes", "1e-6", "-o", "run", "--output-format", "plain"]) == 0
+    said = " ".join(capfd.readouterr().out.split())
+    assert "Not one doubling fitted the limit of 1e-06 minutes" in said
+    assert "time-limit" in said
+    assert "not-converged" not in said
+    report = (place / "run" / "report.json").read_text()
+    assert run([*RESUME, "run", "-q"]) == 0
+    assert run(["report", "run"]) == 0
+    after = (place / "run" / "report.json").read_text()
+    assert json.loads(after)["results"] == json.loads(report)["results"]
+    assert run(["gate", "run", "--fail-under", "worst-case=0"]) == 4
+    assert "time-limit" in capfd.readouterr().err
+    assert run(["gate", "run", "--fail-under", "worst-case=0", "--allow", "time-limit"]) == 0
+    # Time enough is no difference.
+    assert run([*ROUNDS, "--max-minutes", "600", "-o", "long"]) == 0
+    assert run([*ROUNDS, "-o", "free"]) == 0
+    assert run(["gate", "long", "--baseline", "free"]) == 0
+
+
+def test_a_limit_of_time_is_for_one_process(place):
+    options = AuditOptions(
+        model="line.safetensors", factory="line_factory:make", data="npz:line.npz", eps="2",
+        effort="converged", max_minutes=1.0, out=Path("run"),
+    )  # fmt: skip
+    two = World(rank=0, size=2)
+    with (
+        pytest.raises(RecipeError, match="for one process"),
+        open_audit(options, torch.device("cpu"), two, lambda _: None),
+    ):
+        pass
+    assert not (place / "run").exists()
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        (["--max-minutes", "1"], "say when --effort converged ends"),
+        (["--effort", "converged", "--max-minutes", "0"], "audit.max_minutes"),
         (["--tolerance", "1"], "say when --effort converged ends"),
         (["--effort", "converged", "--mode", "battery"], "set mode to cascade"),
         (["--effort", "converged", "--tolerance", "0"], "audit.tolerance"),
