@@ -11,8 +11,9 @@ from robust0.cli import completions
 from robust0.cli.checking import check_zoo
 from robust0.cli.helping import examples
 from robust0.cli.options import DataDir, Device, Form, Zoo
-from robust0.cli.zoo_certified import certified_again, certified_facts, certified_words
+from robust0.cli.zoo_certified import certified_again, certified_facts
 from robust0.cli.zoo_convert import convert
+from robust0.cli.zoo_list import list_models
 from robust0.cli.zoo_push import push
 from robust0.units import counted
 from robust0.views import output
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from robust0.records import Report
     from robust0.zoo.cards import Card
     from robust0.zoo.fetch import Found
-    from robust0.zoo.scores import RobustScore, Score
+    from robust0.zoo.scores import Score
 
 app = typer.Typer(
     help="Released checkpoints: list, show, pull, verify, check, add, push; convert old weights.",
@@ -44,36 +45,9 @@ Id = Annotated[
 ]
 
 
-@app.command("list", epilog=examples("robust0 zoo list", "robust0 zoo list --output-format tsv"))
-def list_command(zoo: Zoo = None, form: Form = OutputFormat.AUTO) -> None:
-    """List the models of a zoo with their measured accuracies in percent."""
-    from robust0.zoo.fetch import cards
-
-    found, notes = cards(zoo)
-    for text in notes:
-        output.warn(text)
-    if not found:
-        output.note("this zoo has no models")
-    rows = [
-        {
-            "id": card.id,
-            "architecture": card.architecture,
-            "data": card.dataset,
-            "method": card.method,
-            "budget": counted(card.eval_budget.amount, card.eval_budget.unit),
-            "images": card.audit.images,
-            "clean": card.audit.clean.percent,
-            "sAA": _percent(card.score("saa")),
-            "worst case": _percent(card.score("worst-case")),
-            "certified": certified_words(card),
-            "effort": card.audit.effort,
-            "size": f"{card.size / 1e6:.1f} MB",
-        }
-        for card in found
-    ]
-    if found or form is OutputFormat.JSON:
-        spare = ("size", "architecture", "effort", "data", "budget", "method", "certified")
-        table("models (accuracy in %, robust ones are upper bounds)", rows, form, spare=spare)
+app.command("list", epilog=examples("robust0 zoo list", "robust0 zoo list --output-format tsv"))(
+    list_models
+)
 
 
 @app.command("show", epilog=examples("robust0 zoo show cifar10-w16-e20-fast-ls-l0"))
@@ -289,10 +263,6 @@ def _facts(card: "Card", report: "Report") -> dict[str, object]:
 
 def _words(score: "Score") -> str:
     return f"{score.percent} % ({score.low} - {score.high})"
-
-
-def _percent(score: "RobustScore | None") -> float | None:
-    return None if score is None else score.percent
 
 
 def _say_stale(found: "Found") -> None:

@@ -11,13 +11,6 @@ if TYPE_CHECKING:
     from robust0.zoo.fetch import Found
 
 
-def certified_words(card: "Card") -> str | None:
-    """The headline's certified accuracies on one line, such as ``63.5 @1, 53.4 @5``."""
-    if card.certificate is None:
-        return None
-    return ", ".join(f"{row.percent:g} @{row.budget}" for row in card.certificate.headline_scores)
-
-
 def certified_facts(card: "Card") -> dict[str, object]:
     """The certificate of a card as people read it."""
     known = card.certificate

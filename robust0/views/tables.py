@@ -5,12 +5,16 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 
-from rich.console import Console
+from rich.cells import cell_len
+from rich.console import Console, JustifyMethod
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
 from robust0.views.output import OutputFormat, out, text_out, visible
+
+_SHORT = 24  # a cell of at most so many letters stays on one line
+_GAP = 2  # between columns
 
 
 def table(
@@ -57,39 +61,47 @@ def _draw(
     title: str, rows: Sequence[Mapping[str, object]], console: Console, spare: Sequence[str]
 ) -> None:
     columns = list(rows[0]) if rows else []
-    choices = [
-        [name for name in columns if name not in spare[:left]] for left in range(len(spare) + 1)
-    ]
-    kept = next((names for names in choices if _least(rows, names) <= console.width), None)
-    if kept is not None:
-        console.print(_table(title, rows, kept))
-        return
+    for left in range(len(spare) + 1):
+        kept = [name for name in columns if name not in spare[:left]]
+        widths = _widths(rows, kept, console.width)
+        if widths is not None:
+            console.print(_table(title, rows, widths))
+            return
     console.print(Text(title, style="bold"))
     for row in rows:
         console.print(Text(cell(row[columns[0]]), style="bold"), soft_wrap=True)
         console.print(_pairs({f"  {name}": row[name] for name in columns[1:]}))
 
 
-def _least(rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -> int:
-    """The width below which a word, or the name of a row, would be broken."""
-    width = 0
+def _widths(
+    rows: Sequence[Mapping[str, object]], columns: Sequence[str], room: int
+) -> dict[str, int] | None:
+    """Columns that break no word and no short cell, the rest shared out; None: there is no room."""
+    least, most = dict[str, int](), dict[str, int]()
     for place, name in enumerate(columns):
         cells = [cell(row[name]) for row in rows]
-        words = cells if place == 0 else [word for text in cells for word in text.split()]
-        width += max((len(word) for word in (*words, *name.split())), default=0) + 2
-    return width
+        longest = max(map(cell_len, cells), default=0)
+        words = [word for text in (*cells, name) for word in text.split()]
+        whole = longest if place == 0 or longest <= _SHORT else 0
+        least[name] = max(whole, *map(cell_len, words))
+        most[name] = max(longest, cell_len(name))
+    spare = room - sum(least.values()) - _GAP * len(columns)
+    if spare < 0:
+        return None
+    for name in sorted(columns, key=lambda name: most[name] - least[name]):
+        given = min(spare, most[name] - least[name])
+        least[name], spare = least[name] + given, spare - given
+    return least
 
 
-def _table(title: str, rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -> Table:
+def _table(title: str, rows: Sequence[Mapping[str, object]], widths: Mapping[str, int]) -> Table:
     drawn = Table(title=escape(title), title_justify="left", header_style="bold", box=None)
-    for place, name in enumerate(columns):
+    for name, width in widths.items():
         numeric = all(isinstance(row[name], int | float | None) for row in rows)
-        drawn.add_column(
-            escape(name), justify="right" if numeric else "left", overflow="fold",
-            no_wrap=place == 0,
-        )  # fmt: skip
+        justify: JustifyMethod = "right" if numeric else "left"
+        drawn.add_column(escape(name), justify=justify, overflow="fold", width=width)
     for row in rows:
-        drawn.add_row(*(Text(cell(row[name])) for name in columns))
+        drawn.add_row(*(Text(cell(row[name])) for name in widths))
     return drawn
 
 

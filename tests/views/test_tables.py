@@ -1,5 +1,7 @@
 """Tables on narrow terminals: no word and no id is broken."""
 
+import re
+
 import pytest
 
 from robust0.cli.app import run
@@ -16,3 +18,7 @@ def test_zoo_list_breaks_no_word_at_any_width(width, monkeypatch, capsys):
     assert "cifar10-w16-e20-fast-ls-l0" in words
     assert "53.6" in words  # the worst case
     assert ("preact_resnet18_w16" in words) is (width == 160)  # else left out
+    assert ("43.4" in words, "(1000)" in words) == (False, width > 60)  # certified, at the budget
+    lines = text.rstrip().splitlines()
+    rows = [line for line in lines if re.match(r" (cifar10|gtsrb)-", line)]
+    assert lines[-len(rows) :] == rows  # none is folded

@@ -67,7 +67,8 @@ def test_the_card_says_what_the_certificate_says(proved):
 def test_list_and_show_name_it(proved, capfd):
     assert run(["zoo", "list", "--zoo", str(proved / "zoo"), "--output-format", "json"]) == 0
     (row,) = json.loads(capfd.readouterr().out)
-    assert "@1" in row["certified"]
+    shown = find_card(NAME, str(proved / "zoo")).card.certificate.at(3).percent
+    assert row["certified"] == f"{shown} (20)"  # at the audit's budget
     assert run(["zoo", "show", NAME, "--zoo", str(proved / "zoo")]) == 0
     text = capfd.readouterr().out
     assert "partition-vote, plurality, 20 images of sample" in text
