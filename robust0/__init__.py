@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from robust0.api import (
         AuditReport,
+        Certificate,
+        ComparisonReport,
         EvaluationWarning,
         HardenResult,
         audit,
         certify,
+        compare,
         harden,
         load,
     )
@@ -19,11 +22,14 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "AuditReport",
+    "Certificate",
+    "ComparisonReport",
     "EvaluationWarning",
     "HardenResult",
     "__version__",
     "audit",
     "certify",
+    "compare",
     "harden",
     "load",
 ]

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from robust0.proofs import CertificateReport
+    from robust0.proofs import CertificateReport, Proof
     from robust0.records import Accuracy
 
 
@@ -47,6 +47,7 @@ class CertifyFinished:
     report: "CertificateReport | None"
     path: str | None
     interrupted: int | None
+    proofs: tuple["Proof", ...] = ()
 
 
 CertifyEvent = CertifyStarted | CertifyProgress | TrialProgress | CertifyFinished

@@ -83,6 +83,11 @@ class SeparatingImage(Frozen):
     name: str  # of its class, where it is known
     survivors: str  # letters
 
+    @property
+    def title(self) -> str:
+        """Its class in words: ``cat``, or ``class 3`` where classes are but numbered."""
+        return f"class {self.label}" if self.name in {"", str(self.label)} else self.name
+
 
 class ComparisonResults(Frozen):
     """compare.json, but for its schema and its verdicts."""
@@ -105,6 +110,16 @@ class ComparisonResults(Frozen):
         return self.rows[self.headline]
 
     @property
+    def differing(self) -> str:
+        """What the caveats are about."""
+        return f"the {'proofs' if self.kind == 'certificate' else 'searches'} differ"
+
+    @property
+    def survive(self) -> str:
+        """What an image does that counts."""
+        return "are certified" if self.kind == "certificate" else "survive"
+
+    @property
     def verdicts(self) -> tuple[str, ...]:
         """A line per subject but the first."""
         return tuple(self._verdict(pair) for pair in self.main.pairs)
@@ -113,13 +128,15 @@ class ComparisonResults(Frozen):
         row, first = self.main, self.sides[0].letter
         shares = dict(zip((side.letter for side in self.sides), row.shares, strict=True))
         words = {1: f"is better than {first}", -1: f"is worse than {first}", 0: ""}[pair.sign]
-        words = f"{pair.letter} {words}" if words else f"{first} and {pair.letter}: no difference"
+        words = (
+            f"{pair.letter} {words}" if words else f"{first} and {pair.letter}: no difference shown"
+        )
         numbers = f"{100 * shares[first].share:.1f} -> {100 * shares[pair.letter].share:.1f} %"
         about = (
             f"{words}: {row.title(self.unit)} {numbers}, {signed(pair.difference)} points "
             f"(95 %: {signed(pair.low)} to {signed(pair.high)}; {self.images:,} images, "
-            f"{len(pair.only_first):,} survive only in {first}, {len(pair.only_other):,} only in "
-            f"{pair.letter})"
+            f"{len(pair.only_first):,} {self.survive} only in {first}, "
+            f"{len(pair.only_other):,} only in {pair.letter})"
         )
         return about + self._reservations()
 
@@ -128,7 +145,7 @@ class ComparisonResults(Frozen):
         named = [*self.caveats[:_MOST_NAMED], *([f"and {more} more"] if more > 0 else [])]
         doubts = [f"{s.letter} is unreliable: {', '.join(s.unreliable)}" for s in self.sides
                   if s.unreliable]  # fmt: skip
-        parts = [f"the searches differ: {', '.join(named)}"] if named else []
+        parts = [f"{self.differing}: {', '.join(named)}"] if named else []
         return f" ({'; '.join(parts + doubts)})" if parts or doubts else ""
 
     def document(self) -> dict[str, object]:

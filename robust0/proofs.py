@@ -163,3 +163,9 @@ class CertificateReport(Frozen):
     model_config = ConfigDict(
         extra="forbid", frozen=True, allow_inf_nan=False, populate_by_name=True
     )
+
+
+class Certificate(CertificateReport):
+    """What :func:`robust0.certify` returns: the report, and the proof of every image."""
+
+    proofs: tuple[Proof, ...] = Field(exclude=True, repr=False, description="in order of images")

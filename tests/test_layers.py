@@ -90,8 +90,8 @@ ALLOWED = {
     "studies": BASE | FACTS | {"auditing", "commands", "runs", "study"},
     "api": BASE
     | FACTS
-    | {"auditing", "certifying", "commands", "device", "distributed", "files", "gate", "models"}
-    | {"recipes", "runs", "training", "views", "writers", "zoo"},
+    | {"auditing", "certifying", "commands", "comparing", "device", "distributed", "files"}
+    | {"gate", "models", "recipes", "runs", "training", "views", "writers", "zoo"},
 }
 # The package's own names: __version__ and the public functions.
 ROOT = {"__init__", "__main__"}

@@ -14,7 +14,7 @@ from robust0.commands.build_certify import CertifyRequest, build_certify
 from robust0.distributed import World
 from robust0.events import AuditEvent
 from robust0.gate.certified import refuse_broken
-from robust0.proofs import CertificateReport
+from robust0.proofs import Certificate
 from robust0.runs.subject import given_subject
 
 
@@ -32,7 +32,7 @@ def certify(
     effort: Literal["smoke", "quick", "standard", "paper"] = "smoke",
     seed: int = 0,
     progress: Callable[[CertifyEvent | AuditEvent], None] | None = None,
-) -> CertificateReport:
+) -> Certificate:
     """Prove how many changed pixels the answers of a classifier withstand.
 
     The module votes over views, looks under masks or is smoothed by ablation
@@ -64,12 +64,13 @@ def certify(
             effort=effort,
             seed=seed,
         )
-        report: CertificateReport | None = None
+        report: Certificate | None = None
         for event in certify_run(build_certify(request), World(), resume=False):
             if progress is not None:
                 progress(event)
-            if isinstance(event, CertifyFinished):
-                report = event.report
+            if isinstance(event, CertifyFinished) and event.report is not None:
+                known = event.report
+                report = Certificate(results=known.results, run=known.run, proofs=event.proofs)
         if report is None:
             raise KeyboardInterrupt
         refuse_broken(report.results)

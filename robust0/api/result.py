@@ -40,6 +40,11 @@ class AuditReport:
         return self._run.report
 
     @property
+    def run_data(self) -> RunData:
+        """The run behind it, as a comparison reads it."""
+        return self._run
+
+    @property
     def results(self) -> Results:
         """Numbers and what they mean."""
         return self.report.results

@@ -91,7 +91,7 @@ class _CertifyRun:
             self.proof_log.merge(proofs)
             self.trial_log.merge(trials)
             report = finish.conclude(job, proofs, trials, self.clock, self.world.size)
-            yield CertifyFinished(report, path, None)
+            yield CertifyFinished(report, path, None, tuple(proofs))
 
     # -- proofs ----------------------------------------------------------------------------------
 

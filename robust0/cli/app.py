@@ -72,6 +72,7 @@ app.command(
     rich_help_panel="Results",
     epilog=examples(
         "robust0 compare runs/old runs/new",
+        "robust0 compare runs/old runs/new -o comparison",
         "robust0 compare baseline.json runs/new --output-format json",
         "robust0 compare cifar10-w16-e10-fast-ls-l0 cifar10-w16-e10-sparse-at",
     ),

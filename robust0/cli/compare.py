@@ -1,5 +1,6 @@
 """``robust0 compare``: audits or certificates side by side, image by image."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -19,6 +20,15 @@ def compare(
             autocompletion=completions.zoo_ids,
         ),
     ],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="FOLDER",
+            help="Write compare.html, compare.json and the curves as PNG and SVG there.",
+        ),
+    ] = None,
     form: Form = OutputFormat.AUTO,
 ) -> None:
     """Compare audits or certificates on the images they share; each against the first.
@@ -29,7 +39,13 @@ def compare(
     """
     from robust0.commands.compare import compare_sources
     from robust0.views.compare import show_comparison
+    from robust0.writers.compare import check_folder, write_comparison
 
+    if out is not None:
+        check_folder(out)
     with output.transfer_bars() as show:
         found = compare_sources(subjects, show)
+    paths = [] if out is None else write_comparison(out, found.results, found.sides)
     show_comparison(found.results, form)
+    for path in paths:
+        output.note(f"wrote {path}")

@@ -56,7 +56,7 @@ def draw_comparison(results: ComparisonResults, console: Console, *, full: bool 
     for text in results.notes:
         _say(console, text, "dim")
     if len(results.caveats) > 1 and full:
-        _say(console, f"the searches differ: {'; '.join(results.caveats)}", "yellow")
+        _say(console, f"{results.differing}: {'; '.join(results.caveats)}", "yellow")
     for text, pair in zip(results.verdicts, results.main.pairs, strict=True):
         _say(console, text, _COLOURS[pair.sign] or "bold")
 
@@ -109,11 +109,11 @@ def _draw_images(results: ComparisonResults, console: Console, *, full: bool) ->
     if not groups:
         _say(console, f"every image is answered alike by all: {title}", "bold")
         return
-    _say(console, f"images that not all survive: {title}", "bold")
+    _say(console, f"images that {results.survive} in some only: {title}", "bold")
     for letters in sorted(groups):
         own = groups[letters]
         shown = own if full else own[:_FEW]
-        named = ", ".join(f"{one.image} {one.name}".strip() for one in shown)
+        named = ", ".join(f"{one.image} {one.title}" for one in shown)
         more = f" and {len(own) - len(shown):,} more" if len(own) > len(shown) else ""
         who = Text(f"only {' and '.join(letters)}", style=f"bold {STYLES[letters[0]]}")
         console.print(who + Text(f" ({len(own):,}): {named}{more}", style="not bold default"))

@@ -249,7 +249,8 @@ def test_python_certifies_without_files(toy, one):
     told = report(one).results
     for mine, its in zip(made.results.classifiers, told.classifiers, strict=True):
         assert (mine.points, mine.clean, mine.radii) == (its.points, its.clean, its.radii)
-    assert events[-1].report == made
+    assert (events[-1].report.results, events[-1].report.run) == (made.results, made.run)
+    assert [proof.image for proof in made.proofs] == list(range(96))
 
 
 def test_a_run_that_does_not_add_up_is_refused(one, ground, capfd):

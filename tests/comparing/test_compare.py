@@ -61,7 +61,7 @@ def test_the_paired_difference_is_the_one_computed_by_hand(pair):
     assert results.separating[0].name == ("ant", "bee", "cat")[4 % 3]
     assert row(results, "clean", 0).pairs[0].difference == 0
     assert results.verdicts == (
-        "A and B: no difference: worst-case at 3 pixels 67.5 -> 72.5 %, +5.0 points (95 %: "
+        "A and B: no difference shown: worst-case at 3 pixels 67.5 -> 72.5 %, +5.0 points (95 %: "
         f"{signed(LOW)} to {signed(HIGH)}; 40 images, 6 survive only in A, 8 only in B)",
     )
 
