@@ -75,7 +75,7 @@ class Decision(Frozen):
     checks: tuple[Check, ...]
     replay: Replay | None = None
     meaning: str | None = None  # what the numbers do not say; None: that of an audit
-    caveats: tuple[str, ...] = ()  # how the run searched otherwise than the baseline
+    caveats: tuple[str, ...] = ()  # how the run searched differently from the baseline
 
     @property
     def failures(self) -> tuple[tuple[str, str], ...]:

@@ -58,7 +58,7 @@ class TrainingError(Robust0Error):
 
 
 class AttackContractError(EvaluationError):
-    """An attack broke its own promises (sites, box, finiteness): a bug of ours."""
+    """An attack broke its own promises (sites, box, finiteness): a bug in robust0."""
 
 
 class UnreliableError(Robust0Error):

@@ -23,7 +23,7 @@ class Answer(Frozen):
     high: Share | None = Field(None, description="ablation: any other is at most this likely")
 
     def certified(self, label: int, pixels: int) -> bool:
-        """Whether the right answer is proved for so many changed pixels; at 0, whether it is."""
+        """Whether it answers right, and this is proved for so many changed pixels."""
         return self.label == label and self.radius >= pixels
 
 
@@ -55,7 +55,7 @@ class CertifiedPoint(Frozen):
 
     pixels: int
     certified: Accuracy = Field(description="right answers that are proved to stay")
-    wrong: int = Field(description="wrong answers that are proved to stay; they count for nobody")
+    wrong: int = Field(description="wrong answers that are proved to stay; they do not count")
 
 
 class CertifiedClass(Frozen):

@@ -128,7 +128,7 @@ class Registry(Generic[T]):
         kind = getattr(member, "kind", None)
         if not isinstance(kind, str) or not is_dataclass(member):
             raise RecipeError(
-                f"{member!r} is no {self.family}: it needs a class attribute kind and @dataclass",
+                f"{member!r} is not a {self.family}: it needs a class attribute kind, @dataclass",
                 "declare it as a frozen dataclass with kind: ClassVar[str]",
             )
         if self._members.setdefault(kind, member) is not member:

@@ -45,7 +45,7 @@ ONE_CLASSIFIER = (
     "says nothing about the plain network inside it, other images, or changes that are not counted "
     "in pixels."
 )
-WRONG_TOO = "A wrong answer can be proved to stay as well; it is reported, and counts for nobody."
+WRONG_TOO = "A wrong answer can be certified too; it is reported, but does not count."
 CERTIFIED_INTERVALS = "Intervals are 95 % Wilson intervals for the choice of images."
 _EFFORTS = {
     "smoke": "Effort smoke only shows that everything runs: its numbers say next to nothing.",
@@ -160,7 +160,8 @@ def convergence(results: Results) -> str:
         limit = f"limit of {settings.max_minutes:g} minutes"
     if number == 1:
         return (
-            f"Not one doubling fitted the {limit}: nothing says that the search has converged."
+            f"Not a single doubling fitted within the {limit}: nothing says that the search has "
+            "converged."
             if own and own[-1].robust.count
             else "The first round left no image standing."
         )
@@ -187,8 +188,8 @@ def meaning(results: Results) -> list[str]:
     if results.settings.changed:
         changes = tidy(", ".join(results.settings.changed), 1000)
         lines.append(
-            f"The settings are not those of effort {tidy(effort)}: {changes}. Numbers at that "
-            "effort do not compare."
+            f"The settings are not those of effort {tidy(effort)}: {changes}. They do not "
+            "compare with numbers at that effort."
         )
     if results.settings.mode == "cascade":
         lines.append(CASCADE)

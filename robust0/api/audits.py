@@ -69,7 +69,7 @@ def audit(
         mode: every attack on every image, or only on survivors.
         thorough: try smaller budgets on all images, not only on those that fell.
         seed: of the attacks' draws.
-        limit: the first so many images only.
+        limit: audit only the first images, this many.
         batch_size: images per model call; part of what makes a result repeatable.
         precision: of gradients and of layers over large maps in a search; verdicts are always
             float32. ``auto`` is bf16 where the device multiplies it natively, else fp32.
@@ -135,7 +135,7 @@ def _refuse_violations(report: AuditReport) -> None:
     if violations:
         raise AttackContractError(
             f"attacks broke their own promises {violations} times: no number may be used",
-            "this is a bug of robust0: please report it",
+            "this is a bug in robust0: please report it",
         )
 
 

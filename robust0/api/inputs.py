@@ -18,7 +18,7 @@ _LABELS = ("labels", "label", "targets", "target", "y", "fine_label")
 
 
 def device_of(module: object) -> torch.device:
-    """Where a module is; refuses what is none."""
+    """Where a module is; refuses anything else."""
     if not isinstance(module, nn.Module):
         raise ModelError(
             f"expected a torch.nn.Module, got a {type(module).__name__}",
@@ -29,7 +29,7 @@ def device_of(module: object) -> torch.device:
 
 
 def given_budgets(eps: int | Sequence[int]) -> tuple[int, ...]:
-    """Budgets, largest first; refuses what is no whole number."""
+    """Budgets, largest first; refuses anything but whole numbers."""
     try:
         given = [index(value) for value in (eps if isinstance(eps, Iterable) else [eps])]
     except TypeError:

@@ -44,11 +44,11 @@ def certify(
             DataLoader, a dataset or a pair.
         labels: (N,) class numbers of any integer type.
         eps: how many changed pixels to report about.
-        samples: ablation: the samples that bound a class.
-        choose: ablation: the samples that choose it.
+        samples: ablation: samples for the bound.
+        choose: ablation: samples that choose the answer.
         alpha: ablation: the chance of a false certificate, per image.
-        condition: ablation: the answer against half, or against the second.
-        tried: of so many images per classifier, attack the certificate within its own radius.
+        condition: ablation: the answer must beat half, or the second class.
+        tried: attack the certificates of this many images per classifier, each within its radius.
         effort: how long these attacks search.
         seed: of their draws.
         progress: told every event.

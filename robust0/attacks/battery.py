@@ -45,7 +45,7 @@ def budget_of(attack: type[Attack[Any]], effort: str) -> Mapping[str, Value]:
 
 
 def doubled(attack: Attack[Any], times: int) -> Attack[Any]:
-    """The attack with twice the budget, so many times over; one without a budget stays as it is."""
+    """The attack with its budget doubled this often; one without a budget stays as it is."""
     counts = {key: getattr(attack, key) for key in budget_of(type(attack), CONVERGED)}
     longer = {key: value * 2**times for key, value in counts.items() if isinstance(value, int)}
     return replace(attack, **longer)  # type: ignore[type-var] # attacks are dataclasses

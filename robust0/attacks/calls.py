@@ -55,7 +55,7 @@ def query(attack: Attack[S], oracle: Oracle, threat: Threat, call: Call[S]) -> C
         logits = oracle.logits(images)
         reply = Reply(logits)
     gap = margin(logits, part.labels)
-    # An answer that is no number is for the judge to look at, whatever its argmax says.
+    # A NaN answer is for the judge to look at, whatever its argmax says.
     fooled = (logits.argmax(dim=1) != part.labels) | ~logits.isfinite().all(dim=1)
     if attack.leaves_budget:
         feasible = threat.contains(part.image(part.clean), images)

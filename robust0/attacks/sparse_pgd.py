@@ -143,7 +143,7 @@ class SparsePGD(Attack[SparsePGDState]):
     def _climb(self, state: SparsePGDState, slope: Tensor) -> None:
         # [Zhong24] The mask's gradient is dense: a site outside the top k earns its way in by what
         # its own magnitude would do there. Projection counts as the identity on sigmoid(logits).
-        # In float32 torch rounds the last entries of a tensor otherwise than those before them.
+        # In float32 torch rounds the last entries of a tensor differently from those before them.
         weight = state.logits.double().sigmoid().float()
         if not self.compat:
             # DEVIATES from the releases, whose masks rest where a confident model's slope is small.

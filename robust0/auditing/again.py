@@ -66,8 +66,8 @@ class Recall:
         yield Flag(
             name="stateful-model",
             fatal=True,
-            message=f"asked again at the end, the model answers otherwise about {said}: what it "
-            "says depends on how often it was asked",
+            message=f"asked again at the end, the model gives other answers about {said}: its "
+            "answers depend on how often it is asked",
         )
 
     def _searched(self) -> list[Tensor]:

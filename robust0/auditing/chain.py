@@ -3,7 +3,7 @@
 Each line of verdicts.jsonl carries ``chain``, a digest of the line and of the chain before it; the
 first one begins with run.json. Notes between the verdicts bind the other files: ``shard`` (the
 attempts of one flush), ``checks`` (the flags of the model) and, at the end, ``seal``. This shows
-edits and damage. It is no signature: who rewrites every line from the first on makes a new chain.
+edits and damage. It is not a signature: whoever rewrites every line makes a new chain.
 """
 
 import hashlib

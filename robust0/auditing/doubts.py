@@ -1,4 +1,4 @@
-"""Flags that follow from verdicts: bugs of attacks, signs that stronger ones would find more."""
+"""Flags that follow from verdicts: bugs in attacks, signs that stronger ones would find more."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -60,7 +60,7 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _violations(verdicts: Sequence[Verdict]) -> Flag | None:
-    """Attempts that the judge threw out: a bug of the attack, whose numbers mean nothing."""
+    """Attempts that the judge threw out: a bug in the attack, whose numbers mean nothing."""
     broken = Counter((v.attack, v.violation) for v in verdicts if v.violation)
     if not broken:
         return None

@@ -1,4 +1,4 @@
-"""Is this evaluation believable? Checks of the model before the first attack .
+"""Is this evaluation believable? Checks of the model before the first attack.
 
 All of them are fatal under ``--strict``: each means that attacks cannot do their work, or that
 their answers cannot be repeated. They look at some of the images and draw nothing at random

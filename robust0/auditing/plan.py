@@ -100,7 +100,7 @@ class AuditPlan:
         return True
 
     def costliest(self) -> Iterator[Stage]:
-        """The stages that take place at most."""
+        """All stages that may take place."""
         return self.stages()
 
     def wanted(self, stage: Stage, images: Sequence[int], book: Book) -> list[int]:

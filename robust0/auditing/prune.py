@@ -56,7 +56,7 @@ def prune(
 
 
 def _slope(oracle: Oracle, hits: Tensor, labels: Tensor) -> Tensor:
-    """The gradient of the margin at the hits; a gradient call takes at most so many rows."""
+    """The gradient of the margin at the hits; a gradient call takes at most a batch."""
     slopes = []
     for part, wanted in zip(
         hits.split(oracle.batch_size), labels.split(oracle.batch_size), strict=True

@@ -126,7 +126,9 @@ def checked_attempts(attempts: Attempts, path: Path) -> Attempts:
     """Attempts whose places and values fit their images."""
     for (budget, attack, image), attempt in attempts.found.items():
         if not attempt.fits(attempts.image_shape):
-            raise damaged(path, f"the attempt of {attack} on image {image} at {budget} is no image")
+            raise damaged(
+                path, f"the attempt of {attack} on image {image} at {budget} does not fit an image"
+            )
     return attempts
 
 

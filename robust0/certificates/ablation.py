@@ -106,7 +106,7 @@ class Ablation:
         return AblationCertificate(label, survived(self.pixels, self.keep, gap), low, high)
 
     def expected_false(self, images: int) -> float:
-        """At most this many false certificates among so many images, on average.
+        """At most this many false certificates among these images, on average.
 
         It is also a bound on the chance of any. ``images`` are those tried, not those certified.
         """

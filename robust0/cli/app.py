@@ -117,10 +117,10 @@ def root(
         ),
     ] = False,
     quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Only data, warnings and errors; anywhere.")
+        bool, typer.Option("--quiet", "-q", help="Only results, warnings and errors.")
     ] = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Every caveat on the terminal; anywhere.")
+        bool, typer.Option("--verbose", "-v", help="Every caveat in the terminal.")
     ] = False,
 ) -> None:
     """Harden, audit and certify image classifiers against sparse (l0) attacks."""
@@ -138,7 +138,7 @@ def main() -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """The exit code of a command line; whatever happens, 0 and 1 are a command's own words."""
+    """The exit code of a command line; 0 and 1 come from the command itself, never from a crash."""
     arguments = _loudness(arguments)
     try:
         code = app(arguments, prog_name="robust0", standalone_mode=False)
@@ -199,7 +199,7 @@ def _refused(problem: BaseException) -> int:
         )
     return _tell(
         f"robust0 failed: {type(problem).__name__}: {problem}",
-        "this is a bug of robust0: please report it; ROBUST0_DEBUG=1 shows the traceback",
+        "this is a bug in robust0: please report it; ROBUST0_DEBUG=1 shows the traceback",
         3,
     )
 

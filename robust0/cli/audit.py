@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class ModeName(StrEnum):
-    """Who meets whom."""
+    """Which images each attack sees."""
 
     BATTERY = "battery"
     CASCADE = "cascade"
@@ -53,7 +53,7 @@ class EffortName(StrEnum):
 
 
 class PrecisionName(StrEnum):
-    """Type of the search's passes; verdicts are always float32."""
+    """Precision of the search; verdicts are always float32."""
 
     AUTO = "auto"
     FP32 = "fp32"
@@ -86,17 +86,17 @@ def audit(
     effort: Annotated[
         EffortName | None,
         typer.Option(
-            help="Budgets of the attacks; default: quick. converged: doubled on survivors until a "
-            "doubling breaks less than --tolerance."
+            help="How long attacks search; default: quick. converged: budgets are doubled on "
+            "survivors until a doubling breaks less than --tolerance."
         ),
     ] = None,
     tolerance: Annotated[
         float | None,
-        typer.Option(help="Percent of all images; for --effort converged; default: 0.5."),
+        typer.Option(help="Percent of all images, with --effort converged; default: 0.5."),
     ] = None,
     max_passes: Annotated[
         int | None,
-        typer.Option(min=1, help="Per image, for --effort converged; default: 30,000."),
+        typer.Option(min=1, help="Most passes per image with --effort converged; default: 30,000."),
     ] = None,
     max_minutes: Annotated[
         float | None,
@@ -105,7 +105,7 @@ def audit(
     attacks: Annotated[
         str | None,
         typer.Option(
-            help="Names, or saa, worst-case, all (default), by commas.",
+            help="Names, or saa, worst-case, all (default); comma-separated.",
             autocompletion=completions.attacks,
         ),
     ] = None,
@@ -114,9 +114,12 @@ def audit(
         typer.Option(help="battery (default): all attacks on all images; cascade: on survivors."),
     ] = None,
     thorough: Annotated[
-        bool, typer.Option("--thorough", help="Smaller budgets on all images, not the fallen.")
+        bool,
+        typer.Option(
+            "--thorough", help="Try smaller budgets on all images, not on the fallen only."
+        ),
     ] = False,
-    seed: Annotated[int | None, typer.Option(min=0, help="Seed of the attacks' draws.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Random seed of the attacks.")] = None,
     data: Annotated[
         str | None,
         typer.Option(
@@ -141,14 +144,16 @@ def audit(
     precision: Annotated[
         PrecisionName,
         typer.Option(
-            help="What gradients and layers over large maps are rounded to in a search; verdicts "
-            "are float32. auto: bf16 where the device multiplies it natively, else fp32."
+            help="Precision of gradients and large layers in the search; verdicts are always "
+            "float32. auto: bf16 where the device has it natively, else fp32."
         ),
     ] = PrecisionName.AUTO,
     compile_: Compile = False,
     like: Annotated[
         Path | None,
-        typer.Option(metavar="BASELINE", help="Search in the precision and calls of a baseline."),
+        typer.Option(
+            metavar="BASELINE", help="Search with the precision and batch size of a baseline."
+        ),
     ] = None,
     out: Out = None,
     resume: Resume = None,
@@ -253,7 +258,7 @@ def _conclude(
     if violations:
         raise AttackContractError(
             f"attacks broke their own promises {violations} times: no number here may be used",
-            f"this is a bug of robust0: please report it with {folder}/verdicts.jsonl",
+            f"this is a bug in robust0: please report it with {folder}/verdicts.jsonl",
         )
     if strict or floors:  # a floor must not rest on numbers that mislead
         fatal = [flag.name for flag in report.results.flags if flag.fatal]

@@ -54,13 +54,15 @@ def certify(
         typer.Option(metavar="K,K,...", help="Pixels to report; default: 1,2,5,10,20."),
     ] = None,
     images: Annotated[
-        int | None, typer.Option(min=1, help="Of the test set, from the first; default: 1,000.")
+        int | None,
+        typer.Option(min=1, help="How many test images, from the first on; default: 1,000."),
     ] = None,
     samples: Annotated[
-        int | None, typer.Option(min=1, help="Ablation: samples that bound; default: 10,000.")
+        int | None, typer.Option(min=1, help="Ablation: samples for the bound; default: 10,000.")
     ] = None,
     choose: Annotated[
-        int | None, typer.Option(min=1, help="Ablation: samples that choose; default: 1,000.")
+        int | None,
+        typer.Option(min=1, help="Ablation: samples that choose the answer; default: 1,000."),
     ] = None,
     alpha: Annotated[
         float | None,
@@ -68,7 +70,7 @@ def certify(
     ] = None,
     condition: Annotated[
         ConditionName | None,
-        typer.Option(help="Ablation: the answer against half, or against the second; half."),
+        typer.Option(help="Ablation: the answer must beat half (default), or the second."),
     ] = None,
     tried: Annotated[
         int | None,
@@ -76,8 +78,8 @@ def certify(
             "--try",
             min=0,
             metavar="N",
-            help="Attack the certificates of N images, each within its own "
-            "radius, under every rule; default: 16 of the headline.",
+            help="Attack the certificates of N images under every rule, each within its own "
+            "radius; default: 16 images, the headline's rule only.",
         ),
     ] = None,
     attack: Annotated[
@@ -90,12 +92,14 @@ def certify(
     ] = None,
     effort: Annotated[
         CertifyEffort | None,
-        typer.Option(help="Of the attacks; default: smoke, with --attack quick."),
+        typer.Option(help="Effort of the attacks; default: smoke, with --attack quick."),
     ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Of the attacks; default: 0.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Seed of the attacks; default: 0.")
+    ] = None,
     device: Device = "auto",
     batch_size: Annotated[
-        int | None, typer.Option(min=1, help="Images per step; no answer depends on it.")
+        int | None, typer.Option(min=1, help="Images per step; results do not depend on it.")
     ] = None,
     out: Out = None,
     resume: Resume = None,

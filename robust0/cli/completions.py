@@ -15,7 +15,7 @@ def zoo_ids(incomplete: str) -> list[str]:
 
 
 def attacks(incomplete: str) -> list[str]:
-    """Attacks and groups; of a list by commas, the last one is completed."""
+    """Attacks and groups; in a comma-separated list the last one is completed."""
     from robust0.attacks.battery import battery, groups
 
     before, comma, last = incomplete.rpartition(",")

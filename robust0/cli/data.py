@@ -20,7 +20,7 @@ app = typer.Typer(help="List, fetch and describe datasets.", no_args_is_help=Tru
 
 
 class SplitName(StrEnum):
-    """Which half of a dataset."""
+    """A split of a dataset."""
 
     TRAIN = "train"
     TEST = "test"
@@ -82,7 +82,7 @@ def pull(
 @app.command("info", epilog=examples("robust0 data info sample"))
 def info(
     name: NameArgument,
-    split: Annotated[SplitName, typer.Option(help="Which half to describe.")] = SplitName.TEST,
+    split: Annotated[SplitName, typer.Option(help="The split to describe.")] = SplitName.TEST,
     data_dir: DataDir = None,
     output_format: Form = OutputFormat.AUTO,
 ) -> None:

@@ -41,7 +41,7 @@ def gate(
     metric: Annotated[
         list[str] | None,
         typer.Option(
-            help="saa, worst-case (both by default), clean or an attack; saa@10; of a "
+            help="saa, worst-case (both by default), clean or an attack; saa@10; for a "
             "certificate certified@5 (default: all asked about), clean or a rule; repeatable."
         ),
     ] = None,

@@ -33,7 +33,7 @@ def harden(
     recipe: Annotated[
         str | None,
         typer.Option(
-            help="A recipe's name or file; default: the one of the data.",
+            help="A recipe's name or file; default: the data's own.",
             autocompletion=completions.recipes,
         ),
     ] = None,
@@ -88,7 +88,7 @@ def harden(
 ) -> None:
     """Train or fine-tune a network with Fast-LS-l0 or any of its ablations.
 
-    The run directory holds the weights, the curves and a way to go on.
+    The run directory holds the weights, the curves and what it needs to resume.
     """
     from robust0.commands.early import check_harden
     from robust0.commands.harden_recipe import HardenOptions, parse_seeds

@@ -9,7 +9,7 @@ from robust0.views.output import OutputFormat, ReportFormat
 
 
 def _folder(text: str) -> Path:
-    """A path that says something: an empty one would mean the current folder."""
+    """A path that is not empty: an empty one would mean the current folder."""
     if not text.strip():
         raise typer.BadParameter("the path is empty")
     return Path(text)
@@ -39,7 +39,9 @@ Resume = Annotated[
 Recheck = Annotated[
     Path | None,
     typer.Option(
-        parser=_folder, metavar="RUN_DIR", help="Try the stored hits of a run on its model; only."
+        parser=_folder,
+        metavar="RUN_DIR",
+        help="Only try the stored hits of a run on its model again.",
     ),
 ]
 Compile = Annotated[bool, typer.Option("--compile", help="Use torch.compile.")]
@@ -49,7 +51,7 @@ FailUnder = Annotated[
 ]
 Allow = Annotated[
     list[str] | None,
-    typer.Option(metavar="FLAG", help="Accept this fatal flag, which would exit 4; repeatable."),
+    typer.Option(metavar="FLAG", help="Accept this fatal flag instead of exit code 4; repeatable."),
 ]
 Overrides = Annotated[
     list[str] | None,

@@ -23,7 +23,9 @@ def convert(
     ] = "{}",
     dataset: Annotated[str | None, typer.Option(help="What it was trained on.")] = None,
     mean: Annotated[str | None, typer.Option(metavar="M,M,M", help="Its input mean.")] = None,
-    std: Annotated[str | None, typer.Option(metavar="S,S,S", help="Its input deviation.")] = None,
+    std: Annotated[
+        str | None, typer.Option(metavar="S,S,S", help="Its input standard deviation.")
+    ] = None,
 ) -> None:
     """Make a safetensors checkpoint from a pickled state dict.
 

@@ -95,7 +95,7 @@ def budgets_of(
 ) -> tuple[tuple[int, ...], Unit] | None:
     """Budgets and their unit: as asked, or as the checkpoint says; None: as the recipe says."""
     if unit is not None:
-        unit = Threat.of(1, unit).unit  # refuses what is no unit; patch means patch:4
+        unit = Threat.of(1, unit).unit  # refuses unknown units; patch means patch:4
     if eps is None:
         if unit is not None and unit != ("pixel" if known is None else known.unit):
             raise RecipeError(

@@ -33,7 +33,7 @@ def check_audit(options: AuditOptions, device: str) -> None:
     if options.resume is not None:
         kept = read_run_file(options.resume).options
         if not kept:
-            raise RunError(f"{options.resume} was made in Python", "run it there once more")
+            raise RunError(f"{options.resume} was made by the Python API", "run it again in Python")
         refuse_changes(options)
         require_factory(options.resume, kept.get("factory"), options.factory)
         if options.floors:
@@ -102,7 +102,7 @@ def check_harden(options: HardenOptions, device: str) -> None:
 
 
 def check_model_name(model: str | None, factory: str | None) -> None:
-    """Refuse a MODEL that is nowhere, and a factory that cannot be one."""
+    """Refuse a MODEL that does not exist, and what cannot be a factory."""
     if factory is not None:
         _check_factory(factory)
     if model is None and factory is None:
@@ -139,7 +139,7 @@ def refuse_changes(options: AuditOptions) -> None:
 
 
 def check_data_name(name: str | None, data_dir: Path | None) -> None:
-    """Refuse data that are nowhere."""
+    """Refuse data that do not exist."""
     path = None if name is None else parse_name(name)[1]
     if path is not None and not path.exists():
         kind = "folder" if str(name).startswith("folder:") else "file"

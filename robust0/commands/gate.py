@@ -194,7 +194,9 @@ def _there(before: Baseline | None) -> Baseline:
 def _refuse_empty(run: RunData) -> None:
     """An audit of no images says nothing, so nothing may pass on it."""
     if not run.report.results.subject.images:
-        raise RunError("this run audited no images: nothing rests on it", "audit some images")
+        raise RunError(
+            "this run audited no images: there is nothing to decide on", "audit some images"
+        )
 
 
 def _refuse_unsaid(run: RunData) -> None:
@@ -219,7 +221,7 @@ def refuse_violations(run: RunData) -> None:
     broken = sum(row.violations for row in rows)
     if broken:
         raise EvaluationError(
-            f"attacks of this run broke their own promises {broken} times: nothing rests on it",
+            f"attacks broke their own promises {broken} times: no number of this run may be used",
             "audit again; the report names the attacks",
         )
 

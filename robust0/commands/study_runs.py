@@ -15,7 +15,7 @@ from robust0.units import counted
 
 
 def recorded_runs(folders: Sequence[Path]) -> list[RecordedRun]:
-    """The runs of these folders; refuses what is no finished harden run."""
+    """The runs of these folders; refuses anything but finished runs of harden."""
     return [_recorded(folder) for folder in folders]
 
 

@@ -30,7 +30,7 @@ def open_dataset(
 
     Args:
         name: A key of DATASETS, ``folder:PATH`` or ``npz:PATH``.
-        split: Which half; sources that are not divided deliver everything and call it "all".
+        split: Which one; sources that are not divided deliver everything and call it "all".
         data_dir: Where a named dataset is, instead of the cache; it must be there.
         variant: ``paper`` is GTSRB's random split of its training archive, which leaks.
         image_size: Another size than the dataset's own; only for image files.

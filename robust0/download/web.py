@@ -67,7 +67,7 @@ def request(url: str, headers: Mapping[str, str]) -> http.client.HTTPResponse:
             raise _http_problem(url, problem) from problem
     except (ValueError, http.client.InvalidURL) as problem:  # of a redirect, too
         raise RefusedError(
-            f"{url} leads to no web address: {problem}", "fetch it by hand and give its path"
+            f"{url} does not lead to a web address: {problem}", "fetch it by hand and give its path"
         ) from problem
     except (urllib.error.URLError, http.client.HTTPException, OSError) as problem:
         raise _network_problem(url, problem) from problem
@@ -78,7 +78,7 @@ def _fetchable(url: str) -> bool:
         parts = urlsplit(url)
         right = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
         return right and url.isascii()
-    except ValueError:  # brackets that hold no IPv6 address, a port that is no number
+    except ValueError:  # a bad IPv6 address in brackets, a port that is not a number
         return False
 
 
@@ -169,7 +169,13 @@ def _retry_after(value: str | None) -> float | None:
     try:
         moment = email.utils.parsedate_to_datetime(value)
         return max(0.0, moment.timestamp() - time.time())
-    except (ValueError, TypeError, OverflowError, OSError, IndexError):  # no date, or a far one
+    except (
+        ValueError,
+        TypeError,
+        OverflowError,
+        OSError,
+        IndexError,
+    ):  # not a date, or one far away
         return None
 
 
@@ -186,7 +192,7 @@ class _SafeRedirects(urllib.request.HTTPRedirectHandler):
     ) -> Any:  # noqa: ANN401 - as urllib has it
         try:
             return super().http_error_302(req, fp, code, msg, headers)
-        except ValueError:  # an address that is none
+        except ValueError:  # not an address
             fp.close()
             raise
 

@@ -50,7 +50,7 @@ class CertificateBaseline(Frozen):
         return self
 
     def certified(self, metric: Metric, pixels: int) -> list[bool]:
-        """Which images count for a metric at so many pixels, in the order of ascending ids."""
+        """Which images count for a metric at this many pixels, in ascending order of ids."""
         radii = self.radii[_classifier(metric, self.settings)]
         return [radius >= pixels for _, radius in sorted(zip(self.ids, radii, strict=True))]
 
@@ -83,7 +83,7 @@ def of_proofs(
 
 
 def refuse_broken(results: CertificateResults) -> None:
-    """A broken certificate is a bug of ours: no number of the run may be used."""
+    """A broken certificate is a bug in robust0: no number of the run may be used."""
     found = [
         (row.name, trial.attack, image)
         for row in results.classifiers
@@ -98,7 +98,7 @@ def refuse_broken(results: CertificateResults) -> None:
         raise EvaluationError(
             f"{len(found)} certificates are false: {tidy(attack)} changes the answer of "
             f"{tidy(name)} on image {image} within its certified radius; no number may be used",
-            "this is a bug of robust0: please report it with the run directory",
+            "this is a bug in robust0: please report it with the run directory",
         )
 
 

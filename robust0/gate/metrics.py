@@ -34,7 +34,7 @@ def parse_metric(text: str) -> Metric:
     numbered = budget.isascii() and budget.isdigit() and name != CLEAN
     if not name or (at and not numbered):
         raise RecipeError(
-            f"{tidy(text)!r} names no metric", "for example saa, worst-case, clean or sparse-rs@20"
+            f"{tidy(text)!r} is not a metric", "for example saa, worst-case, clean or sparse-rs@20"
         )
     return Metric(name, int(budget) if at else None)
 

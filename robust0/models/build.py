@@ -29,7 +29,7 @@ _MAX_LIST, _MAX_NUMBER, _MAX_STRING = 16, 4096, 64
 _MAX_LAYERS = 512  # of one argument in all; timm's deepest networks have about 200
 _COUNTS = re.compile(r".*(depth|layers|blocks|stages|repeats|branches|experts).*")
 _NAME = re.compile(r"[a-z0-9_]{1,100}(\.[a-z0-9_]{1,100})?")
-# Ours to set (class count, channels), or able to read files, fetch weights or change the output.
+# Set by robust0 (class count, channels), or able to read files, fetch weights or change the output.
 _RESERVED = re.compile(
     r"num_classes|in_chans|pretrained.*|checkpoint_path|cache_dir|scriptable|exportable|no_jit"
     r"|features_only|feature_cfg|feature_cls|out_indices|model_cfg|kwargs_filter|device|dtype"
@@ -78,6 +78,8 @@ def create(spec: NetworkSpec, **weights: Any) -> nn.Module:  # noqa: ANN401 - ti
     check_arguments(spec.arch_args)
     try:
         network = timm.create_model(spec.arch, **weights, **spec.create_args())
+    except ModelError:  # ours
+        raise
     except Exception as error:  # any of timm's thousand networks may object in its own way
         shown = ", ".join(f"{key}={value!r}" for key, value in spec.create_args().items())
         raise ModelError(

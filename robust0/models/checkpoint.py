@@ -17,6 +17,7 @@ import errno
 import glob
 import hashlib
 import json
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ from torch import Tensor, nn
 from robust0.errors import ModelError
 from robust0.files import atomic
 from robust0.models import metadata as notes
+from robust0.models.bounds import bounded, check_tables
 from robust0.models.build import build, skeleton
 from robust0.models.header import Header, one_line, parse_header, read_bytes, read_header
 from robust0.models.metadata import Budget, Metadata
@@ -118,7 +120,12 @@ def load_checkpoint(path: str | Path, *, device: torch.device | str = "cpu") -> 
     metadata = _own(notes.read(header.strings, path), path)
     spec = metadata.spec()
     # Names and shapes first, without memory: hostile arguments cannot make us allocate.
-    _check_tensors(skeleton(spec), _listed(header), str(path))
+    listed = _listed(header)
+    values = sum(math.prod(shape) for _, shape in listed.values())
+    with bounded(len(listed), values, str(path)):
+        outline = skeleton(spec)
+    _check_tensors(outline, listed, str(path))
+    check_tables(outline, values, str(path))
     model: nn.Module = build(spec)
     _fill(bare(model), data, path)
     if metadata.classifier is not None:

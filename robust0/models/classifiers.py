@@ -87,7 +87,7 @@ class AblationNotes(_Notes):
 
 
 class MaskNotes(_Notes):
-    """Double masking over the lattices of a stride, for so many changed pixels."""
+    """Double masking over the lattices of a stride, for this many changed pixels."""
 
     kind: Literal["masks"] = "masks"
     stride: Side

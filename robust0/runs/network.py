@@ -88,7 +88,7 @@ def network_for(
         image_shape=shape,
         classes=len(data.class_names),
         pretrained=recipe.pretrained,
-        args=recipe.model_dump(mode="json")["args"],
+        args=dict(recipe.args),
     )
     start = "fresh" if chosen.source is None else chosen.source.name
     module = realize(chosen, seed=seed)

@@ -115,5 +115,5 @@ def _read(path: Path) -> Json:
     except (OSError, ValueError) as problem:
         raise RunError(f"{path} is damaged: {problem}", "start the study anew") from problem
     if not isinstance(found, dict):
-        raise RunError(f"{path} is damaged: it is no JSON object", "start the study anew")
+        raise RunError(f"{path} is damaged: it is not a JSON object", "start the study anew")
     return found

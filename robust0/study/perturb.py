@@ -147,7 +147,7 @@ class AuditAttack:
 
 
 def class_count(network: nn.Module, data: StudyImages) -> int:
-    """How many classes the network tells apart; refuses what is no classifier of these images."""
+    """How many classes the network tells apart; refuses one that cannot classify these images."""
     with frozen(network):
         logits = Oracle(network, 1, data.images.device).exact(data.images[:1])
     if int(data.labels.max()) >= logits.shape[1]:

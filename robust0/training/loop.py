@@ -189,7 +189,7 @@ class _Run:
                 state[name][self.world.gather(rows)] = self.world.gather(state[name][rows])
 
     def _some_images(self, count: int) -> Iterator[Tensor]:
-        """Whole batches of about so many training images, the same in every process."""
+        """Whole batches of about this many training images, the same in every process."""
         job, size = self.job, self.micro_size
         order = Stream.of("statistics").permutation(len(job.rows))
         rows = job.rows.cpu()[order[: max(1, min(count, len(order)) // size) * size]]

@@ -106,7 +106,7 @@ class LiveAuditView:
             return
         yield Text(f"robust0 audit · {self._start.title}", style="bold")
         if self._now is None:
-            what = "looking at clean images" if self._clean is None else "checking the model"
+            what = "classifying clean images" if self._clean is None else "checking the model"
             yield Text(f"{what} ...", style="dim")
         else:
             yield self._overall(self._now, console.width)

@@ -89,7 +89,7 @@ def _draw_bracket(results: CertificateResults, bracket: Bracket, console: Consol
             )  # fmt: skip
     console.print(table)
     if bracket.differing:
-        note = f"{bracket.differing} unchanged images are answered otherwise in the audit"
+        note = f"{bracket.differing} clean images get another answer in the audit"
         _say(console, note, "yellow")
     if bracket.broken:
         _say(console, f"FALSE CERTIFICATES: images {list(bracket.broken)}", "bold red")

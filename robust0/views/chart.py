@@ -97,12 +97,6 @@ def block_curve(values: Sequence[float], width: int, height: int) -> list[str]:
     return ["".join(_BLOCKS[min(8, max(0, full - 8 * row))] for full in eighths) for row in rows]
 
 
-def sparkline(values: Sequence[float], width: int) -> str:
-    """Values (0 to 1) as a row of blocks, the newest at the right."""
-    recent = list(values)[-width:] if len(values) <= width else _thinned(values, width)
-    return "".join(_BLOCKS[round(min(max(value, 0.0), 1.0) * 8)] for value in recent)
-
-
 def _thinned(values: Sequence[float], width: int) -> list[float]:
     last = len(values) - 1
     return [values[round(column * last / max(width - 1, 1))] for column in range(width)]

@@ -42,7 +42,7 @@ def hit_pictures(hit: HitFound) -> Table:
 
 
 def half_blocks(rows: Picture) -> Text:
-    """Rows of colours as text: the upper half of a cell is its foreground, the lower its ground."""
+    """Rows of colours as text: two rows are the foreground and background of a line of cells."""
     text = Text()
     for upper in range(0, len(rows), 2):
         below = rows[upper + 1] if upper + 1 < len(rows) else rows[upper]

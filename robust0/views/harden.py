@@ -190,7 +190,7 @@ def heading(event: TrainStarted) -> str:
     """One line that names the run."""
     processes = f" · {event.processes} processes" if event.processes > 1 else ""
     left = event.images - event.steps_per_epoch * event.batch
-    over = f" ({left:,} over, other ones in every epoch)" if left else ""
+    over = f" ({left:,} left over, different ones in every epoch)" if left else ""
     return (
         f"robust0 harden · {event.title} · {event.images:,} images · "
         f"{event.epochs} epochs of {event.steps_per_epoch} x {event.batch}{over}{processes}"

@@ -1,4 +1,4 @@
-"""One mouth for every command: data on stdout, everything else on stderr, in the asked form."""
+"""One voice for every command: data on stdout, everything else on stderr, as asked for."""
 
 import os
 import re
@@ -117,7 +117,7 @@ def note(text: str, style: str = "") -> None:
 
 def loading(command: str) -> None:
     """Say at once that a command has begun: importing PyTorch takes seconds, and nothing shows."""
-    leads = os.environ.get("RANK", "0") == "0"  # torchrun starts several of us
+    leads = os.environ.get("RANK", "0") == "0"  # torchrun starts several processes
     if leads and "torch" not in sys.modules:
         note(f"robust0 {command}: loading PyTorch ...")
 

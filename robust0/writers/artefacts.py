@@ -42,7 +42,7 @@ def rebuild(run_dir: Path) -> tuple[Report, list[Path]]:
     """Fold report.json anew from the verdicts, then write the rest; the report and all paths."""
     if (run_dir / REPORT).exists() or not run_dir.is_dir():
         read_report(run_dir)  # refuses what is damaged or not there
-    read_info(run_dir)  # a folder that is no run is left alone: no lock in it
+    read_info(run_dir)  # a folder without a run is left alone: no lock in it
     with owned(run_dir):
         report = rebuild_report(run_dir)
         return report, [run_dir / REPORT, *write_all(run_dir)]

@@ -67,7 +67,7 @@ def bracket_svg(bracket: Bracket) -> Markup:
 
 
 def radii_svg(radii: Mapping[int, int]) -> Markup:
-    """How many right answers are proved for exactly so many pixels."""
+    """How many right answers are proved for exactly each number of pixels."""
     last, most = max(radii, default=0), max(radii.values(), default=1)
     room, height = WIDTH - _LEFT - 16, HEIGHT - _BOTTOM - _TOP
     wide = room / (last + 1)

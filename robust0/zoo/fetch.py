@@ -5,7 +5,7 @@ A folder's files are used where they lie. Those of a web zoo are kept under
 """
 
 import difflib
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -87,11 +87,6 @@ def cards(zoo: str | None = None) -> tuple[list[Card], list[str]]:
         except ZooError as problem:
             notes.append(f"{name} is left out: {problem.message}")
     return found, notes
-
-
-def pull_weights(name: str, zoo: str | None = None) -> Generator[Transfer, None, Path]:
-    """Bring a model's weights here, verified; the generator returns their path."""
-    return (yield from weights(find_card(name, zoo)))
 
 
 def weights(found: Found) -> Bringing:

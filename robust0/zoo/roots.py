@@ -184,7 +184,7 @@ class Web:
                 if not isinstance(problem.__cause__, UnreachableError) or not kept.is_file():
                     raise
                 return _listing(kept, problem.message)
-            found = _listing(fresh)  # refuses what is no index before it replaces a good one
+            found = _listing(fresh)  # a file that is not an index must not replace a good one
             fresh.replace(kept)
         return found
 
@@ -267,7 +267,9 @@ def _bounded(source: Iterator[Transfer], target: Path, limit: int = MAX_YAML) ->
             return
     for suffix in (".part", ".part.json"):
         target.with_name(f"{target.name}{suffix}").unlink(missing_ok=True)
-    raise ZooError(f"{target.name} is larger than {limit:,} bytes", "check --zoo: this is no zoo")
+    raise ZooError(
+        f"{target.name} is larger than {limit:,} bytes", "check --zoo: this is not a zoo"
+    )
 
 
 @contextmanager

@@ -85,7 +85,7 @@ def test_table_plot_save_and_repr(report, tmp_path, monkeypatch, capsys):
     assert "worst case at 8" in shown or "worst-case at 8" in shown
     assert "<table>" in report._repr_html_()
     assert run(["audit", "--resume", str(tmp_path / "run")]) == 2
-    assert "made in Python" in capsys.readouterr().err
+    assert "made by the Python API" in capsys.readouterr().err
 
 
 def test_a_table_is_a_data_frame_where_pandas_is_installed(report, monkeypatch):

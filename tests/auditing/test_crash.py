@@ -1,10 +1,8 @@
 """Real processes: killed at random moments and resumed, several at once, two in one directory."""
 
-import contextlib
 import json
 import os
 import random
-import select
 import signal
 import subprocess
 import sys
@@ -26,6 +24,7 @@ AUDIT = (
     "--set", "audit.params.sparse-pgd-u.steps=30", "--output-format", "json",
 )  # fmt: skip
 ROOT = Path(__file__).parents[2]
+TWO = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
 
 
 def environment():
@@ -37,63 +36,11 @@ def environment():
     }
 
 
-def start(*arguments, launcher=()):
+def start(*arguments):
     return subprocess.Popen(
-        [sys.executable, *launcher, "-m", "robust0", *arguments], env=environment(),
+        [sys.executable, *TWO, "-m", "robust0", *arguments], env=environment(),
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
-
-
-# Importing torch and timm takes longer than these audits: one process does it, and every audit is
-# a fork of it. It has computed nothing itself, so a child is as good as new.
-NURSERY = """
-import json, os, sys
-import robust0.auditing.estimate, robust0.auditing.run, robust0.commands.audit
-from robust0.cli.app import run
-
-for line in sys.stdin:
-    child = os.fork()
-    if child == 0:
-        os.setsid()
-        sys.stdout = sys.stderr = open(os.devnull, "w")
-        os._exit(run(json.loads(line)))
-    print(child, flush=True)
-    os.waitpid(child, 0)
-    print("gone", flush=True)
-"""
-
-
-class Audit:
-    """An audit in a process of its own, which can be killed."""
-
-    def __init__(self, nursery, arguments):
-        self.nursery = nursery
-        nursery.stdin.write(json.dumps(arguments) + "\n")
-        nursery.stdin.flush()
-        self.pid = int(nursery.stdout.readline())
-
-    def alive(self):
-        return not select.select([self.nursery.stdout], [], [], 0)[0]
-
-    def kill(self):
-        """Whether it was still alive."""
-        alive = self.alive()
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.pid, signal.SIGKILL)
-        assert self.nursery.stdout.readline() == "gone\n"
-        return alive
-
-
-@pytest.fixture(scope="module")
-def nursery(ground):
-    process = subprocess.Popen(
-        [sys.executable, "-c", NURSERY], env=environment(), text=True, stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )  # fmt: skip
-    yield process
-    process.stdin.close()
-    process.wait(timeout=30)
-    process.stdout.close()
 
 
 def results(folder):
@@ -126,9 +73,9 @@ def kill_at_random(nursery, folder, draws):
     resumable = (folder / "run.json").exists()
     arguments = [*RESUME, str(folder)] if resumable else [*AUDIT, "-o", str(folder)]
     before = size(folder)
-    audit = Audit(nursery, arguments)
+    audit = nursery.start(*arguments)
     # Every process gets further than the one before, so that the end is reached.
-    wait_for(audit.alive, lambda: size(folder) > before)
+    wait_for(lambda: audit.poll() is None, lambda: size(folder) > before)
     time.sleep(draws.uniform(0, 0.6))
     return audit.kill()
 
@@ -161,13 +108,9 @@ def test_a_run_killed_twenty_times_ends_as_the_undisturbed_one(ground, whole, nu
         assert results(folder) == whole
 
 
-TWO = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
-
-
-def test_two_processes_find_what_one_finds(ground, whole):
-    process = start(*AUDIT, "-o", "two", launcher=TWO)
-    _, error = process.communicate(timeout=300)
-    assert process.returncode == 0, error
+def test_two_processes_find_what_one_finds(ground, whole, nursery):
+    for rank in nursery.start_two(*AUDIT, "-o", "two"):
+        rank.finish()
     assert results(ground / "two") == whole
     files = [(ground / name / "attempts.safetensors").read_bytes() for name in ("whole", "two")]
     assert files[0] == files[1]
@@ -186,7 +129,7 @@ def test_two_processes_find_what_one_finds(ground, whole):
 @pytest.mark.slow
 def test_two_processes_cascade_as_one_does(ground):
     assert run([*AUDIT, "--mode", "cascade", "-o", "one-cascade"]) == 0
-    process = start(*AUDIT, "--mode", "cascade", "-o", "two-cascade", launcher=TWO)
+    process = start(*AUDIT, "--mode", "cascade", "-o", "two-cascade")
     _, error = process.communicate(timeout=300)
     assert process.returncode == 0, error
     assert results(ground / "two-cascade") == results(ground / "one-cascade")
@@ -198,7 +141,7 @@ def test_two_processes_converge_as_one_does(ground):
     audit = [*AUDIT, "--effort", "converged", "--tolerance", "1", "--eps", "3,2"]
     audit += ["--attacks", "saa,guided-swap", "--set", "audit.params.guided-swap.forwards=20"]
     assert run([*audit, "-o", "one-converged"]) == 0
-    process = start(*audit, "-o", "two-converged", launcher=TWO)
+    process = start(*audit, "-o", "two-converged")
     _, error = process.communicate(timeout=300)
     assert process.returncode == 0, error
     found = json.loads(results(ground / "one-converged"))
@@ -209,7 +152,7 @@ def test_two_processes_converge_as_one_does(ground):
 @pytest.mark.slow
 def test_a_run_of_two_processes_can_be_finished_by_one(ground, whole):
     folder = ground / "of-two"
-    process = start(*AUDIT, "-o", "of-two", launcher=TWO)
+    process = start(*AUDIT, "-o", "of-two")
     wait_for(lambda: process.poll() is None, lambda: (folder / "parts").exists() and size(folder))
     time.sleep(1)
     os.killpg(process.pid, signal.SIGKILL)

@@ -126,7 +126,7 @@ def test_attempts_outside_the_image_are_refused(folder):
         metadata, tensors = file.metadata(), load_file(path)
     tensors["places"][0] = 64
     save_file(tensors, path, metadata=metadata)
-    with pytest.raises(RunError, match="is no image"):
+    with pytest.raises(RunError, match="does not fit an image"):
         _ = read_run(folder).attempts
 
 

@@ -1,13 +1,8 @@
 """The same answers for any batch size and order, in one process or two, killed or not."""
 
 import json
-import os
 import random
-import signal
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import pytest
 import torch
@@ -26,8 +21,6 @@ from robust0.runs.subject import given_subject
 from tests.certifying.conftest import RUN
 
 CPU = torch.device("cpu")
-ROOT = Path(__file__).parents[2]
-TWO = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
 
 
 def network():
@@ -88,21 +81,6 @@ def test_results_are_the_same_for_any_batch_size(toy, rows):
 COMMAND = [*RUN, "--images", "64", "--batch-size", "1", "--try", "6"]
 
 
-def environment():
-    paths = [str(ROOT), str(Path.cwd()), os.environ.get("PYTHONPATH", "")]
-    return os.environ | {
-        "OMP_NUM_THREADS": "1",
-        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
-    }
-
-
-def start(*arguments, launcher=()):
-    return subprocess.Popen(
-        [sys.executable, *launcher, "-m", "robust0", *arguments], env=environment(),
-        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
-    )  # fmt: skip
-
-
 def results(folder):
     return json.loads((folder / "report.json").read_text())["results"]
 
@@ -129,20 +107,18 @@ def size(folder):
 
 
 @pytest.mark.parametrize("times", [1, pytest.param(6, marks=pytest.mark.slow)])
-def test_a_run_killed_at_random_ends_as_the_undisturbed_one(ground, whole, times):
+def test_a_run_killed_at_random_ends_as_the_undisturbed_one(ground, whole, nursery, times):
     folder, draws, kills = ground / f"killed-{times}", random.Random(3), 0
     command = [*COMMAND, "-o", folder.name]
     for _ in range(times):
         before = size(folder)
-        process = start(*command)
+        process = nursery.start(*command)
         end = time.monotonic() + 300
         while process.poll() is None and size(folder) <= before:
             assert time.monotonic() < end, "it did not get that far"
             time.sleep(0.002)
         time.sleep(draws.uniform(0, 0.15))
-        kills += process.poll() is None
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
+        kills += process.kill()
         command = ["certify", "--resume", folder.name, "--factory", "toy_votes:make"]
     assert kills >= 1
     assert not (folder / "report.json").exists()
@@ -152,10 +128,9 @@ def test_a_run_killed_at_random_ends_as_the_undisturbed_one(ground, whole, times
     same(whole, folder)
 
 
-def test_two_processes_prove_what_one_proves(ground, whole):
-    process = start(*COMMAND, "-o", "two", launcher=TWO)
-    _, error = process.communicate(timeout=600)
-    assert process.returncode == 0, error
+def test_two_processes_prove_what_one_proves(ground, whole, nursery):
+    for rank in nursery.start_two(*COMMAND, "-o", "two"):
+        rank.finish()
     same(whole, ground / "two")
     assert json.loads((ground / "two" / "report.json").read_text())["run"]["processes"] == 2
 

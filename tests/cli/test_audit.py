@@ -168,7 +168,7 @@ def test_a_converged_audit_shows_its_rounds_everywhere_and_can_be_gated(place, c
 def test_a_limit_that_ends_the_search_is_said(place, capfd):
     assert run([*ROUNDS, "--max-passes", "20", "-o", "run", "--output-format", "plain"]) == 0
     said = " ".join(capfd.readouterr().out.split())
-    assert "Not one doubling fitted the limit of 20 passes" in said
+    assert "Not a single doubling fitted within the limit of 20 passes" in said
     assert "not-converged" in said
 
 

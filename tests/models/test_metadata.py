@@ -2,10 +2,13 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 from pydantic import ValidationError
+from safetensors.torch import save_file
+from torch import nn
 
 from robust0.errors import ModelError
-from robust0.models.build import NetworkSpec
+from robust0.models.build import NetworkSpec, skeleton
 from robust0.models.checkpoint import load_checkpoint, read_metadata
 from robust0.models.metadata import SCHEMA, Budget, Metadata, read
 
@@ -208,5 +211,37 @@ def test_hostile_arguments_in_a_file_cost_nothing(editor):
     strings = editor.header["__metadata__"]
     strings["arch"] = "vit_tiny_patch16_224"
     strings["arch_args"] = json.dumps({"embed_dim": 4080, "depth": 64, "num_classes": 10})
-    with pytest.raises(ModelError, match=r"lacks .* tensors"):
+    with pytest.raises(ModelError, match=r"far larger than the \d+ tensors"):
         load_checkpoint(editor.write())
+
+
+def test_a_network_of_very_many_blocks_is_not_even_outlined(editor, monkeypatch):
+    """Each argument is within its bounds; together they would make thousands of modules."""
+    made = []
+    begin = nn.Conv2d.__init__
+    monkeypatch.setattr(nn.Conv2d, "__init__", lambda *a, **k: (made.append(1), begin(*a, **k))[1])
+    strings = editor.header["__metadata__"]
+    strings["arch"] = "convnext_atto"
+    strings["arch_args"] = json.dumps({"depths": [100, 100, 100, 100], "num_classes": 10})
+    with pytest.raises(ModelError, match="far larger"):
+        load_checkpoint(editor.write())
+    assert len(made) < 100
+
+
+def test_tables_that_no_file_stores_are_bounded(tmp_path):
+    """A shifted window of 64 x 64 needs gigabytes of masks, which are not part of the weights."""
+    arguments = {
+        "img_size": 512, "window_size": 64, "embed_dim": 8, "depths": [2, 2], "num_heads": [1, 1]
+    }  # fmt: skip
+    spec = NetworkSpec(
+        "swin_tiny_patch4_window7_224", 2, (3, 512, 512), (0.0,) * 3, (1.0,) * 3, arguments
+    )
+    tensors = {
+        name: torch.zeros(value.shape, dtype=value.dtype)
+        for name, value in skeleton(spec).state_dict().items()
+    }
+    path = tmp_path / "small.safetensors"
+    save_file(tensors, path, metadata=Metadata.of(spec, class_names=("a", "b")).strings())
+    assert path.stat().st_size < 1_000_000
+    with pytest.raises(ModelError, match=r"asks for a network of [\d,]+ numbers"):
+        load_checkpoint(path)

@@ -5,15 +5,18 @@ import inspect
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 from pydantic import BaseModel
 
+from robust0.cli.app import run
+from robust0.commands.build_training import TrainRequest, build_training
 from robust0.recipes import schema
+from robust0.recipes.load import load_recipe
 from robust0.registry import settings_of
 from tests.recipes.test_schema import REGISTRIES
 
-PACKAGE = Path(schema.__file__).parents[1]
-BUILDERS = sorted(p for area in ("commands", "runs") for p in (PACKAGE / area).glob("*.py"))
 # These say what the file is, not what to do.
 DESCRIPTIVE = {("Recipe", "schema_version"), ("Recipe", "description"), ("Recipe", "name")}
 # The builder hands it on: the method needs it, not the targets.
@@ -28,15 +31,38 @@ def models():
     }
 
 
-def attributes_read():
-    read = set()
-    for path in BUILDERS:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Attribute):
-                read.add(node.attr)
-            elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
-                read.add(node.slice.value)
-    return read
+def spy_on(model, patch, seen):
+    """Note the fields of a model that are read, except by the model's own module."""
+    plain = model.__getattribute__
+
+    def noting(self, name):
+        if name in type(self).model_fields and sys._getframe(1).f_globals is not vars(schema):
+            seen.add((type(self).__name__, name))
+        return plain(self, name)
+
+    patch.setattr(model, "__getattribute__", noting)
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory):
+    """(class, field) of everything that building a training and an audit reads of a recipe."""
+    found, folder = set(), tmp_path_factory.mktemp("read")
+    np.savez(folder / "toy.npz", images=np.zeros((4, 8, 8, 3), np.uint8), labels=[0, 1, 2, 0])
+    (folder / "toy_linear.py").write_text(
+        "from torch import nn\n\n\n"
+        "def make():\n    return nn.Sequential(nn.Flatten(), nn.Linear(192, 3))\n"
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        for model in models().values():
+            spy_on(model, patch, found)
+        small = ["dataset.name=sample", "training.images=8"]
+        resolved = load_recipe("cifar10", model="preact_resnet18_w8", overrides=small)
+        build_training(resolved, TrainRequest(folder / "run", torch.device("cpu")))
+        patch.chdir(folder)
+        patch.syspath_prepend(folder)
+        audit = ["audit", "--factory", "toy_linear:make", "--data", "npz:toy.npz", "--eps", "2"]
+        assert run([*audit, "--effort", "converged", "--dry-run"]) == 0
+    return found
 
 
 UNITS = {"pixels": "pixel", "features": "feature", "rows": "row", "columns": "column"}
@@ -52,10 +78,25 @@ def test_every_field_of_a_threat_becomes_its_unit(field):
 
 
 @pytest.mark.parametrize("name", sorted(set(models()) - {"ThreatSpec"}))
-def test_every_field_is_read_by_a_builder(name):
-    read = attributes_read()
-    fields = {field for field in models()[name].model_fields if (name, field) not in DESCRIPTIVE}
-    assert fields <= read
+def test_every_field_is_read_when_a_run_is_built(seen, name):
+    fields = {(name, field) for field in models()[name].model_fields} - DESCRIPTIVE
+    assert fields <= seen
+
+
+def test_a_field_of_the_same_name_does_not_count():
+    class Read(schema.Section):
+        images: int = 1
+
+    class Unread(schema.Section):
+        images: int = 1
+
+    found = set()
+    with pytest.MonkeyPatch.context() as patch:
+        for model in (Read, Unread):
+            spy_on(model, patch, found)
+        assert Read().images == 1
+        Unread().model_dump()
+    assert found == {("Read", "images")}
 
 
 def read_by_itself(name, source, helpers=()):

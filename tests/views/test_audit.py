@@ -133,7 +133,7 @@ def test_a_cascade_shows_who_was_met():
 
 def test_before_the_first_attack():
     assert "starting" in drawn(watched(), 60)
-    assert "looking at clean images" in drawn(watched(STARTED), 60)
+    assert "classifying clean images" in drawn(watched(STARTED), 60)
     assert "checking the model" in drawn(watched(STARTED, CLEAN), 60)
 
 

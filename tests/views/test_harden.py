@@ -19,7 +19,7 @@ from robust0.events import (
     TrainStarted,
     Watching,
 )
-from robust0.views.chart import line_chart, sparkline
+from robust0.views.chart import block_curve, line_chart
 from robust0.views.curves import curves, draw_curves
 from robust0.views.harden import LiveTrainView, PlainTrainView, clock, price
 from robust0.views.harden_plan import show_training_plan
@@ -146,9 +146,9 @@ def test_the_chart_puts_values_on_their_rows():
     assert rows[3].split() == ["c", "clean", "p", "probe"]
 
 
-def test_a_sparkline_keeps_its_ends():
-    assert sparkline([0.0, 0.5, 1.0], 10) == " ▄█"
-    long = sparkline([1 - n / 999 for n in range(1000)], 10)
+def test_a_curve_of_blocks_keeps_its_ends():
+    assert block_curve([0.0, 0.5, 1.0], 10, 1) == [" ▄█"]
+    (long,) = block_curve([1 - n / 999 for n in range(1000)], 10, 1)
     assert (len(long), long[0], long[-1]) == (10, "█", " ")
 
 

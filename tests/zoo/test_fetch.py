@@ -12,7 +12,7 @@ from robust0.commands.zoo_add import write_index
 from robust0.errors import ZooError
 from robust0.models.checkpoint import load_checkpoint
 from robust0.zoo.cards import read_card
-from robust0.zoo.fetch import attachment, cards, drive, find_card, locate, pull_weights
+from robust0.zoo.fetch import attachment, cards, drive, find_card, locate, weights
 from tests.zoo.conftest import NAME, digest_of
 from tests.zoo.test_cards import change
 
@@ -28,7 +28,7 @@ def requests(httpserver) -> list[str]:
 
 
 def test_a_folders_files_are_used_where_they_lie(zoo, tmp_path):
-    assert list(pull_weights(NAME, str(zoo))) == []
+    assert list(weights(find_card(NAME, str(zoo)))) == []
     assert locate(NAME, str(zoo)) == zoo / WEIGHTS
     assert drive(attachment(find_card(NAME, str(zoo)), "report")) == zoo / f"{NAME}.report.json"
     assert not (tmp_path / "cache").exists()
@@ -114,14 +114,14 @@ def test_two_lines_of_python(zoo, monkeypatch):
 
 def test_a_model_from_the_web_and_again_from_the_cache(serve, httpserver, zoo, monkeypatch):
     base = serve()
-    events = list(pull_weights(NAME, base))
+    events = list(weights(find_card(NAME, base)))
     assert (events[-1].label, events[-1].done) == (WEIGHTS, (zoo / WEIGHTS).stat().st_size)
     assert requests(httpserver) == ["index.yaml", f"{NAME}.yaml", WEIGHTS]
     path = locate(NAME, base)
     assert path.read_bytes() == (zoo / WEIGHTS).read_bytes()
     assert len(httpserver.log) == 3
     monkeypatch.setenv("ROBUST0_OFFLINE", "1")
-    assert drive(pull_weights(NAME, base)) == path
+    assert drive(weights(find_card(NAME, base))) == path
     found, notes = cards(base)
     assert [card.id for card in found] == [NAME]
     assert "ROBUST0_OFFLINE" in notes[0]
@@ -137,16 +137,16 @@ def test_offline_without_a_cache(serve, monkeypatch):
 
 def test_a_server_that_is_gone_leaves_what_was_seen(serve, httpserver, waits):
     base = serve()
-    path = drive(pull_weights(NAME, base))
+    path = drive(weights(find_card(NAME, base)))
     httpserver.clear()
     httpserver.expect_request("/zoo/index.yaml").respond_with_data("", status=503)
-    assert drive(pull_weights(NAME, base)) == path
+    assert drive(weights(find_card(NAME, base))) == path
     assert "HTTP 503" in find_card(NAME, base).stale
 
 
 def test_a_damaged_cache_is_mended(serve, httpserver):
     base = serve()
-    path = drive(pull_weights(NAME, base))
+    path = drive(weights(find_card(NAME, base)))
     data = path.read_bytes()
     path.write_bytes(data[:100])
     assert locate(NAME, base).read_bytes() == data
@@ -155,7 +155,7 @@ def test_a_damaged_cache_is_mended(serve, httpserver):
 
 def test_a_new_release_of_the_same_id(serve, httpserver, zoo):
     base = serve()
-    drive(pull_weights(NAME, base))
+    drive(weights(find_card(NAME, base)))
     httpserver.clear()
     change(zoo / f"{NAME}.yaml", title="second release")
     write_index(zoo)
@@ -166,7 +166,7 @@ def test_a_new_release_of_the_same_id(serve, httpserver, zoo):
 
 def test_an_id_that_the_remembered_index_lacks(serve, httpserver, zoo):
     base = serve()
-    drive(pull_weights(NAME, base))
+    drive(weights(find_card(NAME, base)))
     text = (zoo / f"{NAME}.yaml").read_text().replace(f"id: {NAME}", "id: newer")
     (zoo / "newer.yaml").write_text(text)
     write_index(zoo)
@@ -288,7 +288,7 @@ def test_hostile_indexes(httpserver, text, words, tmp_path):
 
 def test_a_bad_index_does_not_replace_a_good_one(serve, httpserver):
     base = serve()
-    path = drive(pull_weights(NAME, base))
+    path = drive(weights(find_card(NAME, base)))
     httpserver.clear()
     httpserver.expect_request("/zoo/index.yaml").respond_with_data("<html>")
     with pytest.raises(ZooError):
@@ -358,7 +358,7 @@ def hub(httpserver, zoo, tmp_path, monkeypatch):
 
 def test_a_model_from_the_hub_and_again_without_it(hub, httpserver, zoo, monkeypatch):
     root = hub()
-    events = list(pull_weights(NAME, root))
+    events = list(weights(find_card(NAME, root)))
     assert events[-1].done == events[-1].total == (zoo / WEIGHTS).stat().st_size
     assert [card.id for card in cards(root)[0]] == [NAME]
     asked = len(httpserver.log)

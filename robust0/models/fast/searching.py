@@ -56,7 +56,7 @@ class TiledConv2d(nn.Conv2d):
         self.register_buffer("kernels", kernels, persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """As it was, rounded otherwise."""
+        """As it was, but rounded differently."""
         kernels = None if torch.is_grad_enabled() else self.kernels
         if kernels is None or torch.is_autocast_enabled("cpu") or not winograd.pays(x):
             return super().forward(x)
@@ -110,7 +110,7 @@ PreparedLayer = StillBatchNorm2d | TiledConv2d | WideLinear
 
 
 def _averages(positions: int) -> bool:
-    """Whether rounding on so many positions averages out before the logits.
+    """Whether rounding on this many positions averages out before the logits.
 
     A gradient points the way well enough if it does on more than one. Where only logits are asked
     for they decide between images that differ in a pixel or two, and must be finer than that.

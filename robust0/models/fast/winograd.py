@@ -3,7 +3,7 @@
 A processor convolves by the definition at nearly the rate at which it multiplies, so that only
 fewer multiplications are quicker. Here 4x4 results come from 36 products, one for each entry of a
 transformed 6x6 tile of the input, instead of 144. Transforming pays where there are many channels.
-It rounds otherwise than the definition: by up to 1e-4 of the results' standard deviation.
+It rounds differently from the definition: by up to 1e-4 of the results' standard deviation.
 """
 
 import math
@@ -95,7 +95,7 @@ def _tiles(side: int) -> int:
 
 
 def _rows_together(tiles: int) -> int:
-    """The fewest rows of so many tiles each that make whole products."""
+    """The fewest rows, of this many tiles each, that make whole products."""
     return _WHOLE // math.gcd(_WHOLE, tiles)
 
 

@@ -118,7 +118,7 @@ def _imported(reference: str, said: str) -> NamedMethod:
     method = imported(reference, "training method", said)
     if not isinstance(method, NamedMethod):
         raise RecipeError(
-            f"{said}{reference} is no training method",
+            f"{said}{reference} is not a training method",
             "it must be a robust0.training.methods.named.NamedMethod",
         )
     return method
