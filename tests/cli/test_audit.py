@@ -175,7 +175,7 @@ def test_a_limit_that_ends_the_search_is_said(place, capfd):
 def test_a_clock_that_ends_the_search_is_no_number_to_compare(place, capfd):
     assert run([*ROUNDS, "--max-minutes", "1e-6", "-o", "run", "--output-format", "plain"]) == 0
     said = " ".join(capfd.readouterr().out.split())
-    assert "Not one doubling fitted the limit of 1e-06 minutes" in said
+    assert "Not a single doubling fitted within the limit of 1e-06 minutes" in said
     assert "time-limit" in said
     assert "not-converged" not in said
     report = (place / "run" / "report.json").read_text()
