@@ -13,10 +13,10 @@ from robust0.auditing.job import AuditJob
 from robust0.auditing.preflight import check_model
 from robust0.auditing.rounds import plan_of
 from robust0.commands.build_attacks import attack_entries, attack_facts, serving
-from robust0.data.imageset import ImageSet
 from robust0.device import search_precision, share_cores
 from robust0.errors import ModelError, RecipeError
-from robust0.models.fast.oracle import MIN_BATCH, Oracle
+from robust0.models.fast.oracle import MIN_BATCH, VOTING_BATCH, Oracle
+from robust0.models.voting import Certifiable
 from robust0.recipes.schema import AuditSpec
 from robust0.records import CONVERGED, Amount, Settings, Subject, Unit
 from robust0.runs.subject import RunSubject
@@ -52,7 +52,7 @@ def build_audit(request: AuditRequest) -> AuditJob:
     budgets = tuple(sorted(set(request.budgets), reverse=True))
     for budget in budgets:
         Threat.of(budget, unit).check(torch.empty(1, *data.image_shape, device="meta"))
-    rows = _rows(request.batch_size, data, device)
+    rows = _rows(request.batch_size, request.subject)
     lanes, threads = share_cores(device, request.threads)
     precision = search_precision(request.precision, device)
     classes = check_model(network, data, rows, device)
@@ -118,7 +118,8 @@ _CPU_ROWS = (16, 24, 48)
 _GPU_ROWS = (16, 32, 64, 128, 256, 512)
 
 
-def _rows(wanted: int | None, data: ImageSet, device: torch.device) -> int:
+def _rows(wanted: int | None, subject: RunSubject) -> int:
+    data, device = subject.data, subject.device
     if wanted is not None and wanted < MIN_BATCH:
         raise RecipeError(
             f"--batch-size must be at least {MIN_BATCH}, got {wanted}",
@@ -126,6 +127,8 @@ def _rows(wanted: int | None, data: ImageSet, device: torch.device) -> int:
         )
     if wanted is not None:
         return wanted
+    if isinstance(subject.network, Certifiable) and device.type != "cuda":
+        return VOTING_BATCH
     _, height, width = data.image_shape
     small = height * width <= 64 * 64
     if device.type == "cuda":

@@ -24,7 +24,7 @@ Rule = Literal["plurality", "run-off", "soft"]
 Purpose = Literal["choose", "bound", "answer"]
 
 _EXACT = 2**24  # float32 holds every integer up to here
-_ROWS = 16  # images whose views make one call
+_ROWS = 4  # images whose views make one call: as quick as 16, and less padding
 _SMOOTH = 0.9  # of the distance between two integer scores, for what breaks their ties
 _FIRST = {"choose": 0, "bound": 1 << 28, "answer": 1 << 29}  # where a purpose's samples begin
 

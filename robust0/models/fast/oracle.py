@@ -16,6 +16,7 @@ from robust0.models.fast.softplus import QuickSoftplus
 from robust0.models.voting import Certifiable
 
 MIN_BATCH = 16
+VOTING_BATCH = 4  # of models that ask about many parts of an image, in calls of their own size
 Answer = tuple[Tensor, Tensor]  # what decides a search, and the smooth logits gradients come from
 Network = Callable[[Tensor], Answer]
 
@@ -70,9 +71,9 @@ class Oracle:
     _ready: set[bool] = field(init=False, repr=False, default_factory=set)  # gradient calls or not
 
     def __post_init__(self) -> None:
-        self.batch_size = max(
-            self.batch_size, MIN_BATCH
-        )  # tiny calls use other kernels; padding is cheap
+        # Tiny calls use other kernels; padding is cheap.
+        least = VOTING_BATCH if isinstance(self.model, Certifiable) else MIN_BATCH
+        self.batch_size = max(self.batch_size, least)
         for network in self._networks():
             self._free.put(network)
 

@@ -10,43 +10,14 @@ import shlex
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
-import numpy as np
 import pytest
-import torch
-from PIL import Image
-from safetensors.torch import save_file
 
 from robust0.cli.app import app
-from robust0.resources import shipped
+from tests.docs.pages import PAGES, ROOT, blocks, commands
 
-ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-FACTORY = """
-from torch import nn
-
-
-def make():
-    return nn.Sequential(nn.AvgPool2d(4), nn.Flatten(), nn.Linear(3 * 7 * 7, 4))
-"""
 # What these ask for, beside the few commands that end within two minutes.
 QUICK = ("--images 16", "--images 32", "--data sample --epochs 1", "--dry-run", "zoo ", "doctor")
-
-
-def text_of(page):
-    return re.sub(r"\\\n\s*", " ", page.read_text(encoding="utf-8"))  # joins continued lines
-
-
-def blocks(page, language):
-    return re.findall(rf"```{language}\n(.*?)```", text_of(page), re.DOTALL)
-
-
-def commands(page):
-    lines = [line for block in blocks(page, "bash") for line in block.splitlines()]
-    shown = [line.split("  #")[0].strip() for line in lines]
-    indented = re.findall(r"^    (robust0 .*)$", text_of(page), re.MULTILINE)
-    return [line for line in [*shown, *indented] if line.startswith("robust0 ")]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -74,34 +45,6 @@ def test_every_page_that_is_linked_exists():
         text = page.read_text(encoding="utf-8")
         for target in re.findall(r"\]\(([^)#:]+?)\)", text):
             assert (page.parent / target).exists(), f"{page.name} -> {target}"
-
-
-@pytest.fixture(scope="module")
-def workplace(tmp_path_factory):
-    """A folder with what the README's commands name."""
-    folder = tmp_path_factory.mktemp("readme")
-    weights = shipped("model_zoo") / "cifar10-w16-e10-fast-ls-l0.safetensors"
-    shutil.copy(weights, folder / "model.safetensors")
-    package = folder / "my_package"
-    package.mkdir()
-    (package / "__init__.py").touch()
-    (package / "nets.py").write_text(FACTORY)
-    draws = np.random.default_rng(0)
-    np.savez(
-        folder / "my.npz",
-        images=draws.integers(0, 256, (64, 28, 28, 3), dtype=np.uint8),
-        labels=np.arange(64) % 4,
-    )
-    save_file(
-        {"2.weight": torch.randn(4, 147) / 12, "2.bias": torch.zeros(4)},
-        folder / "weights.safetensors",
-    )
-    for label in range(10):
-        place = folder / "photos" / "val" / f"class{label}"
-        place.mkdir(parents=True)
-        picture = draws.integers(0, 256, (32, 32, 3), dtype=np.uint8)
-        Image.fromarray(picture).save(place / "one.png")
-    return folder
 
 
 @pytest.mark.slow
