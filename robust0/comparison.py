@@ -30,6 +30,7 @@ class ComparedSide(Frozen):
     images: int  # its own, before the others were asked
     identity: str
     unreliable: tuple[str, ...]  # flags that make its numbers doubtful
+    differs: tuple[str, ...]  # how it was searched or proved otherwise than the first
     settings: dict[str, str]
 
 
@@ -100,7 +101,6 @@ class ComparisonResults(Frozen):
     headline: int  # which row the verdict is about
     curves: tuple[ComparedCurve, ...]
     separating: tuple[SeparatingImage, ...]  # under the headline
-    caveats: tuple[str, ...]  # how the searches differ
     notes: tuple[str, ...]  # what was left out, and what else is not the same
     meaning: tuple[str, ...]
 
@@ -108,6 +108,16 @@ class ComparisonResults(Frozen):
     def main(self) -> ComparedRow:
         """The row the verdict is about."""
         return self.rows[self.headline]
+
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """How the searches differ: numbers may differ for that reason alone."""
+        several = len(self.sides) > 2
+        return tuple(
+            f"{side.letter}: {text}" if several else text
+            for side in self.sides
+            for text in side.differs
+        )
 
     @property
     def differing(self) -> str:
@@ -138,15 +148,20 @@ class ComparisonResults(Frozen):
             f"{len(pair.only_first):,} {self.survive} only in {first}, "
             f"{len(pair.only_other):,} only in {pair.letter})"
         )
-        return about + self._reservations()
+        return about + self._reservations(pair.letter)
 
-    def _reservations(self) -> str:
-        more = len(self.caveats) - _MOST_NAMED
-        named = [*self.caveats[:_MOST_NAMED], *([f"and {more} more"] if more > 0 else [])]
-        doubts = [f"{s.letter} is unreliable: {', '.join(s.unreliable)}" for s in self.sides
-                  if s.unreliable]  # fmt: skip
+    def _reservations(self, letter: str) -> str:
+        sides = [side for side in self.sides if side.letter in (self.sides[0].letter, letter)]
+        own = sides[-1].differs
+        more = len(own) - _MOST_NAMED
+        named = [*own[:_MOST_NAMED], *([f"and {more} more"] if more > 0 else [])]
         parts = [f"{self.differing}: {', '.join(named)}"] if named else []
-        return f" ({'; '.join(parts + doubts)})" if parts or doubts else ""
+        parts += [
+            f"{side.letter} is unreliable: {', '.join(side.unreliable)}"
+            for side in sides
+            if side.unreliable
+        ]
+        return f" ({'; '.join(parts)})" if parts else ""
 
     def document(self) -> dict[str, object]:
         """The comparison as JSON."""

@@ -150,6 +150,8 @@ def run(arguments: list[str]) -> int:
     except _USAGE as mistake:
         return _usage(mistake)
     except BaseException as problem:  # noqa: BLE001 - the last resort
+        if isinstance(problem, SystemExit) and "_ROBUST0_COMPLETE" in os.environ:
+            return int(problem.code or 0)  # the shell asked for words, and has them
         # Typer turns a broken pipe into an exit.
         return _left_alone() if _broken_pipe(problem) else _refused(problem)
     return code if isinstance(code, int) else 0

@@ -24,7 +24,7 @@ from robust0.gate.certified_claims import certificate_papers
 from robust0.gate.claims import papers
 from robust0.records import Report
 from robust0.runs.folder import run_folder
-from robust0.wording import shell, tidy
+from robust0.wording import class_names, shell, tidy
 from robust0.zoo.cards import is_id
 from robust0.zoo.documents import read_json
 from robust0.zoo.fetch import Found, attachment, drive, find_card
@@ -77,7 +77,7 @@ def of_proved(source: str, run: CertificateRun) -> CertificateSide:
 
 def audited_card(side: ZooSide, progress: Progress) -> AuditSide:
     """The audit of a card; refuses papers that contradict each other."""
-    report = read_json(drive(attachment(side.found, "report"), progress), Report, upgrades.report)
+    report = _report(side, progress)
     path = drive(attachment(side.found, "verdicts"), progress)
     stored = read_json(path, Baseline, upgrades.baseline)
     _agreeing(side, papers(side.found.card, report, stored))
@@ -95,7 +95,12 @@ def proved_card(side: ZooSide, progress: Progress) -> CertificateSide:
     path = drive(attachment(side.found, "radii"), progress)
     stored = read_json(path, CertificateBaseline, lambda document: document)
     _agreeing(side, certificate_papers(side.found.card, claim, stored))
-    return CertificateSide(side.source, stored)
+    names = class_names(_report(side, progress).results)  # its audit's: the same classes
+    return CertificateSide(side.source, stored, names=names)
+
+
+def _report(side: ZooSide, progress: Progress) -> Report:
+    return read_json(drive(attachment(side.found, "report"), progress), Report, upgrades.report)
 
 
 def _agreeing(side: ZooSide, problems: list[str]) -> None:

@@ -39,7 +39,7 @@ def compare_audits(sides: Sequence[AuditSide]) -> ComparisonResults:
         kind="audit",
         unit=unit,
         images=len(common.ids),
-        sides=tuple(_side(*pair) for pair in zip(LETTERS, sides, strict=False)),
+        sides=tuple(_side(*pair, sides[0]) for pair in zip(LETTERS, sides, strict=False)),
         rows=tuple(common.row(one) for one in asked),
         headline=headline,
         curves=tuple(
@@ -47,7 +47,6 @@ def compare_audits(sides: Sequence[AuditSide]) -> ComparisonResults:
             for letter, side in zip(LETTERS, sides, strict=False)
         ),
         separating=common.separating(asked[headline]),
-        caveats=_caveats(sides),
         notes=_notes(sides, common, budgets),
         meaning=(UPPER_BOUND, PAIRED, *([CASCADE] if _cascades(sides) else [])),
     )
@@ -113,7 +112,7 @@ def _flags(bits: str) -> list[bool]:
     return [bit == "1" for bit in bits]
 
 
-def _side(letter: str, side: AuditSide) -> ComparedSide:
+def _side(letter: str, side: AuditSide, first: AuditSide) -> ComparedSide:
     base = side.baseline
     subject, settings = base.subject, base.settings
     return ComparedSide(
@@ -126,6 +125,7 @@ def _side(letter: str, side: AuditSide) -> ComparedSide:
         images=len(base.ids),
         identity=identity_of(settings, len(base.attacks), len(base.ids)),
         unreliable=base.flags,
+        differs=_differs(first, side),
         settings={
             "data": f"{subject.dataset} {subject.split}",
             "data fingerprint": subject.data_fingerprint,
@@ -167,17 +167,15 @@ def _curve(side: AuditSide, common: Common, shared: Sequence[str]) -> tuple[Curv
     return tuple(points)
 
 
-def _caveats(sides: Sequence[AuditSide]) -> tuple[str, ...]:
-    """How the searches differ from the first one's: numbers may differ for that reason alone."""
-    first, found = sides[0].baseline, list[str]()
-    for letter, side in zip(LETTERS[1:], sides[1:], strict=False):
-        other = side.baseline
-        same = first.settings.effort == other.settings.effort  # else the settings follow from it
-        own = setting_differences(first, other)
-        own += attack_differences(first.attacks, other.attacks, params=same)
-        own += search_differences(first, other)
-        found += own if len(sides) == 2 else [f"{letter}: {text}" for text in own]
-    if _cascades(sides) and len({tuple(a.name for a in s.baseline.attacks) for s in sides}) > 1:
+def _differs(first: AuditSide, side: AuditSide) -> tuple[str, ...]:
+    """How a search differs from the first one: numbers may differ for that reason alone."""
+    one, other = first.baseline, side.baseline
+    same = one.settings.effort == other.settings.effort  # else the settings follow from it
+    found = setting_differences(one, other)
+    found += attack_differences(one.attacks, other.attacks, params=same)
+    found += search_differences(one, other)
+    names = [{attack.name for attack in base.attacks} for base in (one, other)]
+    if _cascades((first, side)) and names[0] != names[1]:
         found.append("the worst case is over other attacks")
     return tuple(found)
 

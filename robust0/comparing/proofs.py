@@ -15,6 +15,7 @@ from robust0.comparison import (
     ComparisonResults,
 )
 from robust0.gate.certified import CERTIFIED, CertificateBaseline
+from robust0.proofs import CertifySettings
 from robust0.records import CLEAN, CurvePoint
 from robust0.wording import CERTIFIED as PROVED
 from robust0.wording import ONE_CLASSIFIER, tidy
@@ -36,7 +37,7 @@ def compare_proofs(sides: Sequence[CertificateSide]) -> ComparisonResults:
         kind="certificate",
         unit="pixel",
         images=len(common.ids),
-        sides=tuple(_side(*pair) for pair in zip(LETTERS, sides, strict=False)),
+        sides=tuple(_side(*pair, sides[0]) for pair in zip(LETTERS, sides, strict=False)),
         rows=tuple(common.row(one) for one in asked),
         headline=headline,
         curves=tuple(
@@ -44,7 +45,6 @@ def compare_proofs(sides: Sequence[CertificateSide]) -> ComparisonResults:
             for letter, side in zip(LETTERS, sides, strict=False)
         ),
         separating=common.separating(asked[headline]),
-        caveats=_caveats(sides),
         notes=_notes(sides, common),
         meaning=(PROVED, ONE_CLASSIFIER, PAIRED),
     )
@@ -72,7 +72,7 @@ def _rules(sides: Sequence[CertificateSide]) -> list[str]:
     ]
 
 
-def _side(letter: str, side: CertificateSide) -> ComparedSide:
+def _side(letter: str, side: CertificateSide, first: CertificateSide) -> ComparedSide:
     base = side.baseline
     subject, settings = base.subject, base.settings
     details = {tidy(key): str(value) for key, value in settings.details.items()}
@@ -87,6 +87,7 @@ def _side(letter: str, side: CertificateSide) -> ComparedSide:
         identity=f"{settings.kind} certificate, {tidy(settings.headline)}, "
         f"{len(base.ids):,} images",
         unreliable=(),
+        differs=_differs(first.baseline.settings, settings),
         settings={
             "data": f"{subject.dataset} {subject.split}",
             "data fingerprint": subject.data_fingerprint,
@@ -111,18 +112,14 @@ def _curve(base: CertificateBaseline, common: Common, last: int) -> tuple[CurveP
     )
 
 
-def _caveats(sides: Sequence[CertificateSide]) -> tuple[str, ...]:
+def _differs(one: CertifySettings, other: CertifySettings) -> tuple[str, ...]:
     """Where the proofs are not of one kind."""
-    first, found = sides[0].baseline.settings, list[str]()
-    for letter, side in zip(LETTERS[1:], sides[1:], strict=False):
-        other = side.baseline.settings
-        pairs: list[tuple[str, str, str]] = [("kind", first.kind, other.kind)]
-        pairs += [("rule", first.headline, other.headline)]
-        for key in ("alpha", "condition"):
-            pairs.append((key, str(first.details.get(key)), str(other.details.get(key))))
-        own = [f"{name} {tidy(a, 40)} -> {tidy(b, 40)}" for name, a, b in pairs if a != b]
-        found += own if len(sides) == 2 else [f"{letter}: {text}" for text in own]
-    return tuple(found)
+    pairs = [("kind", str(one.kind), str(other.kind)), ("rule", one.headline, other.headline)]
+    pairs += [
+        (key, str(one.details.get(key)), str(other.details.get(key)))
+        for key in ("alpha", "condition")
+    ]
+    return tuple(f"{name} {tidy(a, 40)} -> {tidy(b, 40)}" for name, a, b in pairs if a != b)
 
 
 def _notes(sides: Sequence[CertificateSide], common: Common) -> tuple[str, ...]:

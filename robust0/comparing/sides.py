@@ -1,7 +1,7 @@
 """What is compared, in one form wherever it comes from: a run, a baseline, a card or Python."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import compress
 from typing import Literal
 
@@ -46,6 +46,7 @@ class CertificateSide:
     baseline: CertificateBaseline
     results: CertificateResults | None = None
     run: CertificateRun | None = None
+    names: Mapping[int, str] = field(default_factory=dict)  # of classes, where no report tells
 
     @property
     def clean(self) -> CleanImages | None:
@@ -56,7 +57,7 @@ class CertificateSide:
     def classes(self) -> dict[int, str]:
         """Names of classes, where they are known."""
         known = () if self.results is None else self.results.headline.classes
-        return {row.label: tidy(row.name, 60) for row in known}
+        return {**self.names, **{row.label: tidy(row.name, 60) for row in known}}
 
 
 Side = AuditSide | CertificateSide

@@ -96,6 +96,16 @@ def test_the_shell_completes_names():
     assert "quick" in completions.recipes("qu")
 
 
+def test_the_shell_is_answered_with_words_alone(monkeypatch, capsys):
+    monkeypatch.setenv("_ROBUST0_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", "robust0 compare cifar10-w16-e20")
+    monkeypatch.setenv("COMP_CWORD", "2")
+    assert run([]) == 0
+    said = capsys.readouterr()
+    assert said.out.split() == ["cifar10-w16-e20-fast-ls-l0"]
+    assert said.err == ""
+
+
 def test_the_doctor_names_what_there_is(capsys, monkeypatch, tmp_path):
     monkeypatch.setenv("ROBUST0_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(doctor, "HOSTS", {"nowhere": "http://127.0.0.1:9"})

@@ -87,6 +87,9 @@ def test_several_are_each_set_against_the_first(place, pair):
     assert results.verdicts[1].startswith("C is worse than A: worst-case at 3 pixels 67.5 -> ")
     assert compared(bad, pair[0]).verdicts[0].startswith("B is better than A")
     assert {image.survivors for image in results.separating} == {"A", "B", "AB", "BC", "C"}
+    seeded = compared(*pair, make_run(place / "seeded", replace(SECOND, seed=4)))
+    assert seeded.caveats == ("C: seed 0 -> 4",)
+    assert ["searches differ" in line for line in seeded.verdicts] == [False, True]
     with pytest.raises(RunError, match="too many"):
         compared(*[pair[0]] * 9)
     with pytest.raises(RunError, match="nothing to compare it with"):
@@ -279,6 +282,7 @@ def test_certificates_of_the_zoo_at_every_radius(capsys):
         assert all(a >= b for a, b in pairwise(counts))
         assert counts[10] == sum(radius >= 10 for radius in own)
     assert {r.name for r in results.rows} == {"clean", "certified", "plurality", "soft"}
+    assert results.separating[0].title.isalpha(), "the card's audit knows the names of classes"
     assert run(["compare", *VOTES]) == 0
     assert "certified at 10 pixels 43.4 -> 49.8 %" in " ".join(capsys.readouterr().out.split())
 
