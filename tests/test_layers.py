@@ -256,3 +256,9 @@ def test_a_function_name_recurs_only_where_it_is_called_through_its_module():
                     imported_by_name.setdefault(alias.name, set()).add(node.module)
     twice = {name: where for name, where in homes.items() if len(where) > 1}
     assert {n: sorted(w) for n, w in twice.items() if w & imported_by_name.get(n, set())} == {}
+
+
+def test_every_package_is_on_the_map_of_contributing():
+    text = (PACKAGE.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    packages = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    assert {name for name in packages if f"`{name}/`" not in text} == set()
