@@ -4,9 +4,9 @@ No torch here: reports are read, compared and drawn without it. ``CertificateRes
 byte-identical for identical runs; whatever depends on the clock or the machine is in ``RunInfo``.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, field_validator
 
 from robust0.records import Accuracy, Frozen, RunInfo, Share, Subject
 
@@ -136,6 +136,15 @@ class CertifySettings(Frozen):
     seed: int
     device: str
     torch: str
+
+    @field_validator("details", mode="before")
+    @classmethod
+    def _kinds(cls, details: Any) -> Any:  # noqa: ANN401 - not validated yet
+        """Older certificates name the class of a partition: ``StridedPartition``."""
+        name = details.get("partition") if isinstance(details, dict) else None
+        if not isinstance(name, str) or not name.endswith("Partition"):
+            return details
+        return details | {"partition": name.removesuffix("Partition").lower()}
 
 
 class CertificateResults(Frozen):

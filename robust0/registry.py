@@ -13,13 +13,14 @@ from contextvars import ContextVar
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from functools import cache
 from importlib.metadata import entry_points
-from typing import Annotated, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar, cast
 
 from annotated_types import Ge, Gt, Le, Lt
-from pydantic import PlainSerializer, PlainValidator, TypeAdapter
-from pydantic_core import PydanticCustomError
 
 from robust0.errors import EvaluationError, RecipeError, RunError
+
+if TYPE_CHECKING:  # importing pydantic takes a third of what --help may take
+    from pydantic import TypeAdapter
 
 T = TypeVar("T")
 Count = Annotated[int, Ge(1), Le(10**12)]
@@ -59,8 +60,10 @@ def settings_of(component: type) -> tuple[Setting, ...]:
 
 
 @cache
-def adapter(component: Hashable) -> TypeAdapter[Any]:
+def adapter(component: Hashable) -> "TypeAdapter[Any]":
     """What validates the settings of a component; made once."""
+    from pydantic import TypeAdapter
+
     return TypeAdapter(cast("type", component))
 
 
@@ -181,6 +184,8 @@ class Registry(Generic[T]):
 
     def read(self, value: object) -> T:
         """A component from its recipe form, a mapping with a ``kind``; strict about types."""
+        from pydantic_core import PydanticCustomError
+
         if not isinstance(value, Mapping):
             if type(value) in self._members.values():
                 return cast("T", value)
@@ -207,4 +212,6 @@ class Registry(Generic[T]):
     @property
     def type(self) -> Any:  # noqa: ANN401 - a type for annotations of pydantic models
         """The type of a recipe's field that holds one of these."""
+        from pydantic import PlainSerializer, PlainValidator
+
         return Annotated[object, PlainValidator(self.read), PlainSerializer(self.write), self]

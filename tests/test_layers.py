@@ -161,8 +161,7 @@ def commands() -> list[list[str]]:
     }
     return [
         [],
-        ["harden"],
-        ["certify"],
+        *([name] for name in ("harden", "audit", "certify", "gate", "report", "doctor", "schema")),
         ["compare"],
         *([g] for g in groups),
         *([g, c] for g, cs in groups.items() for c in cs),
@@ -186,6 +185,23 @@ def test_help_and_lists_answer_without_importing_torch():
     )
     assert done.returncode == 0, done.stderr
     assert "harden" in done.stdout
+
+
+def test_help_imports_little():
+    """What takes longest to import, so that help answers within 0.3 s of CPU."""
+    script = (
+        "import sys\n"
+        "from robust0.cli.app import run\n"
+        f"for arguments in {[[*c, '--help'] for c in commands()]!r}:\n"
+        "    assert run(arguments) == 0, arguments\n"
+        "dear = {'pydantic', 'yaml', 'huggingface_hub', 'rich.progress', 'robust0.events'}\n"
+        "dear |= {'torch', 'timm', 'numpy', 'matplotlib', 'robust0.data.datasets'}\n"
+        "assert not dear & set(sys.modules), dear & set(sys.modules)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_modules_stay_small():

@@ -1,7 +1,7 @@
 """Disjoint views of an image: every pixel is seen by exactly one of them."""
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -17,6 +17,8 @@ class Partition(Protocol):
     A changed pixel lies in one view, and a view is a function of its own pixels alone. So k changed
     pixels change at most k views. Every certificate over votes rests on this and nothing else.
     """
+
+    kind: ClassVar[str]  # its name in checkpoints and certificates
 
     @property
     def views(self) -> int:
@@ -40,6 +42,7 @@ class StridedPartition:
     with zeros at the end, and the presence channel is zero there.
     """
 
+    kind: ClassVar[str] = "strided"
     height: int
     width: int
     stride: int
@@ -78,6 +81,7 @@ class StridedPartition:
 class WalkingPartition:
     """Pixel i, in row-major order, belongs to view i mod T; the other pixels are hidden."""
 
+    kind: ClassVar[str] = "walking"
     height: int
     width: int
     views: int
@@ -99,6 +103,7 @@ class WalkingPartition:
 class RandomPartition:
     """A random split into views of equal size, up to one pixel; the same for every image."""
 
+    kind: ClassVar[str] = "random"
     height: int
     width: int
     views: int

@@ -94,7 +94,7 @@ class VoteCertifier(Certifier):
     def details(self) -> dict[str, Detail]:
         """The partition, and whether views are looked at in a mirror too."""
         partition: Any = self.network.partition
-        known: dict[str, Detail] = {"partition": type(partition).__name__, **asdict(partition)}
+        known: dict[str, Detail] = {"partition": partition.kind, **asdict(partition)}
         return known | {"views": partition.views, "mirror": self.network.mirror}
 
 

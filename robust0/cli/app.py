@@ -6,7 +6,7 @@ import re
 import sys
 import traceback
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -141,6 +141,8 @@ def run(arguments: list[str]) -> int:
     """The exit code of a command line; 0 and 1 come from the command itself, never from a crash."""
     arguments = _loudness(arguments)
     try:
+        if _helped(arguments):
+            return 0
         code = app(arguments, prog_name="robust0", standalone_mode=False)
         sys.stdout.flush()  # a full disk is met here, not after the exit code is settled
     except (typer.Abort, KeyboardInterrupt):
@@ -155,6 +157,25 @@ def run(arguments: list[str]) -> int:
         # Typer turns a broken pipe into an exit.
         return _left_alone() if _broken_pipe(problem) else _refused(problem)
     return code if isinstance(code, int) else 0
+
+
+def _helped(arguments: list[str]) -> bool:
+    """Write the help of ``COMMAND ... --help``; reading the options first would import pydantic."""
+    *names, last = arguments or [""]
+    if last not in {"-h", "--help"}:
+        return False
+    command: Any = typer.main.get_command(app)
+    context = command.context_class(command, info_name="robust0", **command.context_settings)
+    for name in names:
+        found = getattr(command, "commands", {}).get(name)
+        if found is None:
+            return False
+        command = found
+        settings = command.context_settings
+        context = command.context_class(command, parent=context, info_name=name, **settings)
+    sys.stdout.write(command.get_help(context))
+    sys.stdout.flush()
+    return True
 
 
 def _loudness(arguments: list[str]) -> list[str]:

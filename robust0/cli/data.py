@@ -9,9 +9,6 @@ import typer
 from robust0.cli import completions
 from robust0.cli.helping import examples
 from robust0.cli.options import DataDir, Form
-from robust0.data.catalogue import DATASETS
-from robust0.data.datasets import in_cache, open_dataset
-from robust0.data.datasets import pull_data as pull_dataset
 from robust0.views import output
 from robust0.views.output import OutputFormat
 from robust0.views.tables import mapping, table
@@ -39,6 +36,9 @@ NameArgument = Annotated[
 @app.command("list", epilog=examples("robust0 data list"))
 def list_datasets(output_format: Form = OutputFormat.AUTO) -> None:
     """List the datasets known by name."""
+    from robust0.data.catalogue import DATASETS
+    from robust0.data.datasets import in_cache
+
     rows = [
         {
             "name": spec.name,
@@ -63,6 +63,9 @@ def pull(
     output_format: Form = OutputFormat.AUTO,
 ) -> None:
     """Fetch a dataset into the cache or --data-dir, resuming and verifying."""
+    from robust0.data.datasets import open_dataset
+    from robust0.data.datasets import pull_data as pull_dataset
+
     started = time.monotonic()
     transferred = 0
     with output.transfer_bars() as show:
@@ -87,6 +90,8 @@ def info(
     output_format: Form = OutputFormat.AUTO,
 ) -> None:
     """Describe a dataset that is here: counts, classes, fingerprint, checksums."""
+    from robust0.data.datasets import open_dataset
+
     data = open_dataset(name, split.value, data_dir=data_dir, fetch_missing=False)
     channels, height, width = data.image_shape
     counts = data.labels.bincount(minlength=len(data.class_names)).tolist()

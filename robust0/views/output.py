@@ -6,23 +6,17 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.markup import escape
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
 from rich.segment import Segment
 from rich.text import Text
 
-from robust0.events import Transfer
+if TYPE_CHECKING:  # events and bars are dear to import, and help needs neither
+    from rich.progress import TaskID
+
+    from robust0.events import Transfer
 
 # C0 and C1 but tab and newline, marks that reverse a line, and halves of surrogate pairs.
 _CONTROL = re.compile(
@@ -135,12 +129,21 @@ def error(message: str, hint: str) -> None:
 
 
 @contextmanager
-def transfer_bars() -> Iterator[Callable[[Transfer], None]]:
+def transfer_bars() -> Iterator["Callable[[Transfer], None]"]:
     """Bars for downloads on a terminal; elsewhere one line when a transfer starts and ends."""
     console = err()
     if not console.is_terminal:
         yield _plain_transfers()
         return
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
+
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -152,7 +155,7 @@ def transfer_bars() -> Iterator[Callable[[Transfer], None]]:
     tasks: dict[str, TaskID] = {}
     with bar:
 
-        def show(event: Transfer) -> None:
+        def show(event: "Transfer") -> None:
             if event.label not in tasks:
                 tasks[event.label] = bar.add_task(escape(event.label), total=event.total)
             bar.update(tasks[event.label], completed=event.done, total=event.total)
@@ -160,11 +163,11 @@ def transfer_bars() -> Iterator[Callable[[Transfer], None]]:
         yield show
 
 
-def _plain_transfers() -> Callable[[Transfer], None]:
+def _plain_transfers() -> "Callable[[Transfer], None]":
     started: set[str] = set()
     finished: set[str] = set()
 
-    def show(event: Transfer) -> None:
+    def show(event: "Transfer") -> None:
         if event.label not in started:
             started.add(event.label)
             note(f"fetching {event.label}")

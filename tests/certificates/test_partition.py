@@ -1,3 +1,6 @@
+import json
+from pathlib import Path
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -5,6 +8,8 @@ from hypothesis import strategies as st
 
 from robust0.certificates.partition import RandomPartition, StridedPartition, WalkingPartition, hide
 from robust0.errors import RecipeError
+from robust0.models.classifiers import PartitionVoteNotes
+from robust0.proofs import CertifySettings
 
 
 @st.composite
@@ -101,3 +106,14 @@ def test_the_seed_decides_a_random_partition():
 def test_what_makes_no_sense_is_refused(build):
     with pytest.raises(RecipeError):
         build()
+
+
+def test_certificates_name_a_partition_by_its_kind():
+    """As checkpoints do; those of older versions, which named the class, are read as the same."""
+    assert PartitionVoteNotes(stride=4).split(8, 8).kind == "strided"
+    assert PartitionVoteNotes(partition="walking", views=4).split(8, 8).kind == "walking"
+    assert PartitionVoteNotes(partition="random", views=4).split(8, 8).kind == "random"
+    path = Path(__file__).parents[2] / "model_zoo/cifar10-votes25-e30.radii.json"
+    stored = json.loads(path.read_text())["settings"]
+    assert stored["details"]["partition"] == "StridedPartition"
+    assert CertifySettings.model_validate(stored).details["partition"] == "strided"
