@@ -188,7 +188,7 @@ def test_help_and_lists_answer_without_importing_torch():
 
 
 def test_help_imports_little():
-    """What takes longest to import, so that help answers within 0.3 s of CPU."""
+    """None of what takes longest to import."""
     script = (
         "import sys\n"
         "from robust0.cli.app import run\n"

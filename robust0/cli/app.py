@@ -141,9 +141,9 @@ def run(arguments: list[str]) -> int:
     """The exit code of a command line; 0 and 1 come from the command itself, never from a crash."""
     arguments = _loudness(arguments)
     try:
-        if _helped(arguments):
-            return 0
-        code = app(arguments, prog_name="robust0", standalone_mode=False)
+        code = (
+            0 if _helped(arguments) else app(arguments, prog_name="robust0", standalone_mode=False)
+        )
         sys.stdout.flush()  # a full disk is met here, not after the exit code is settled
     except (typer.Abort, KeyboardInterrupt):
         return _tell("interrupted", "", 130)
