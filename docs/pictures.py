@@ -1,6 +1,6 @@
 """Make the README's pictures from a real audit in a real terminal and a real browser.
 
-    python docs/pictures.py MODEL -- [OPTIONS OF ROBUST0 AUDIT]
+    python docs/pictures.py MODEL -- --data sample --images 16
 
 Needs tmux and chromium. The live view is what the terminal shows when half of the work is done; the
 report is what remains at the end; the page is the top of report.html.
@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.text import Text
 
 HERE = Path(__file__).parent
-COLUMNS, LINES = 100, 60
+COLUMNS, LINES = 100, 40
 PAGE = "1100,1500"
 SESSION = "robust0-pictures"
 
@@ -33,9 +33,9 @@ def main() -> None:
     chosen = parser.parse_args()
     typed = ["robust0", "audit", chosen.model, *chosen.options]
     with tempfile.TemporaryDirectory() as folder:
-        program = Path(sys.executable).with_name("robust0")
-        command = shlex.join([str(program), *typed[1:], "-o", "audit"])
-        live, last = photograph(f"cd {folder} && clear && {command}; echo finished-$?")
+        command = shlex.join([sys.executable, "-m", *typed, "-o", "audit"])
+        path = f"PYTHONPATH={shlex.quote(str(HERE.parent))} COLORTERM=truecolor"
+        live, last = photograph(f"cd {folder} && clear && {path} {command}; echo finished-$?")
         save(live, "robust0 audit ·", "", shlex.join(typed), HERE / "audit-live.svg")
         save(last, "robust0 audit ·", "finished-", shlex.join(typed), HERE / "audit-report.svg")
         page(Path(folder) / "audit" / "report.html", HERE / "audit-page.png")
@@ -60,7 +60,8 @@ def photograph(command: str) -> tuple[str, str]:
 
 def tmux(*arguments: str, check: bool = True) -> str:
     """What one tmux command prints."""
-    called = subprocess.run(["tmux", *arguments], capture_output=True, text=True, check=check)
+    words = ["tmux", "-L", SESSION, *arguments]  # a server of its own
+    called = subprocess.run(words, capture_output=True, text=True, check=check)
     return called.stdout
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import assert_never
 
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
@@ -23,13 +23,14 @@ from robust0.events import (
 )
 from robust0.units import counted
 from robust0.views.chart import block_curve
-from robust0.views.halfblocks import has_room, hit_pictures
+from robust0.views.halfblocks import fitting_step, hit_pictures
 from robust0.views.harden import clock
 from robust0.views.live import View, fitting_view
 from robust0.wording import interval, number, percent, shell, tidy
 
 WIDE = 84  # columns from which every number has room
 _LEGEND = "it alone: broken by no other attack; passes: median per image, forward and backward"
+_SHORT_LEGEND = "alone: broken by no other attack"
 
 
 def audit_view(
@@ -68,6 +69,7 @@ class LiveAuditView:
         self._flags: list[FlagRaised] = []
         self._left: float | None = None
         self._last, self._cut = "", False
+        self.above = 0  # lines that something else takes
 
     def show(self, event: AuditEvent) -> None:
         """Take one event."""
@@ -99,8 +101,20 @@ class LiveAuditView:
         """What must stay on the screen when the rest has gone: how to go on."""
         return Text(self._last, style="bold") if self._cut else None
 
-    def __rich_console__(self, console: Console, options: object) -> Iterator[RenderableType]:
-        """Draw the present state."""
+    def __rich_console__(
+        self, console: Console, options: ConsoleOptions
+    ) -> Iterator[RenderableType]:
+        """Draw the present state; the latest hit gets the lines that are left."""
+        parts = list(self._parts(console))
+        yield from parts
+        hit = self._now.hit if self._now is not None else None
+        if hit is not None:
+            lines = console.size.height - 1 - self.above - height_of(parts, console, options)
+            step = fitting_step(console, hit.shape, lines)
+            if step is not None:
+                yield hit_pictures(hit, step)
+
+    def _parts(self, console: Console) -> Iterator[RenderableType]:
         if self._start is None:
             yield Text("starting ...", style="dim")
             return
@@ -111,11 +125,8 @@ class LiveAuditView:
         else:
             yield self._overall(self._now, console.width)
             yield self._attacks(self._start, self._now, console.width)
-            if console.width >= WIDE:
-                yield Text(_LEGEND, style="dim")
+            yield Text(_LEGEND if console.width >= WIDE else _SHORT_LEGEND, style="dim")
             yield from self._chart(self._now, console)
-            if self._now.hit is not None and has_room(console):
-                yield hit_pictures(self._now.hit)
         for raised in self._flags:
             yield flag_line(raised)
         if self._last:
@@ -141,12 +152,12 @@ class LiveAuditView:
         if wide and not start.cascade:
             table.add_column("95 %", justify="center", no_wrap=True)
         table.add_column("broken", justify="right", no_wrap=True)
+        table.add_column("it alone" if wide else "alone", justify="right", no_wrap=True)
         if wide:
-            table.add_column("it alone", justify="right", no_wrap=True)
             table.add_column("passes", justify="right", no_wrap=True)
         for standing in now.standings:
             cells = _cells(standing, start.cascade, bar=12 if wide else 8)
-            order = (0, 1, 2, 3, 4, 5, 6, 7) if wide else (0, 1, 2, 3, 5)
+            order = (0, 1, 2, 3, 4, 5, 6, 7) if wide else (0, 1, 2, 3, 5, 6)
             kept = [cells[place] for place in order if place != 4 or not start.cascade]
             table.add_row(*kept, style=None if standing.share else "dim")
         return table
@@ -166,6 +177,11 @@ class LiveAuditView:
         if before:
             text.append(f"  ({', '.join(before)})", style="dim")
         yield text
+
+
+def height_of(parts: list[RenderableType], console: Console, options: ConsoleOptions) -> int:
+    """The lines that these take one below the other."""
+    return sum(len(console.render_lines(part, options, pad=False)) for part in parts)
 
 
 def _cells(standing: Standing, cascade: bool, bar: int) -> list[RenderableType]:  # noqa: FBT001

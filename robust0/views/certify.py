@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
@@ -17,7 +17,7 @@ from robust0.certify_events import (
     TrialProgress,
 )
 from robust0.events import AuditEvent
-from robust0.views.audit import LiveAuditView, PlainAuditView, Remaining
+from robust0.views.audit import LiveAuditView, PlainAuditView, Remaining, height_of
 from robust0.views.harden import clock
 from robust0.views.live import View, fitting_view
 from robust0.wording import interval, percent, pixels, tidy
@@ -62,8 +62,17 @@ class LiveCertifyView:
                 self._audit = self._audit or LiveAuditView()
                 self._audit.show(event)
 
-    def __rich_console__(self, console: Console, options: object) -> Iterator[RenderableType]:
+    def __rich_console__(
+        self, console: Console, options: ConsoleOptions
+    ) -> Iterator[RenderableType]:
         """Draw the present state."""
+        parts = list(self._parts(console))
+        yield from parts
+        if self._audit is not None:
+            self._audit.above = height_of(parts, console, options)
+            yield self._audit
+
+    def _parts(self, console: Console) -> Iterator[RenderableType]:
         if self._start is None:
             yield Text("starting ...", style="dim")
             return
@@ -73,8 +82,6 @@ class LiveCertifyView:
             yield self._table(self._start, self._now, console.width)
         if self._trial is not None:
             yield self._trials(self._trial)
-        if self._audit is not None:
-            yield self._audit
         if self._last:
             yield Text(self._last, style="dim")
 
@@ -89,10 +96,12 @@ class LiveCertifyView:
         table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="dim")
         table.add_column("certified at", no_wrap=True)
         table.add_column("clean", justify="right", no_wrap=True)
-        room = max(1, (width - 24) // 9)
-        asked = start.pixels[:room]
+        names = max(len("certified at"), *(len(tidy(name, 20)) for name, _ in now.standings))
+        short = names + 8 + 11 * len(start.pixels) > width  # "10 pixels" where there is room
+        asked = start.pixels[: max(1, (width - names - 8) // 8)] if short else start.pixels
         for count in asked:
-            table.add_column(pixels(count), justify="right", no_wrap=True)
+            head = f"{count:,}" if short else pixels(count)
+            table.add_column(head, justify="right", no_wrap=True)
         for place, (name, shares) in enumerate(now.standings):
             cells = [percent(share) for share in shares[: 1 + len(asked)]]
             table.add_row(tidy(name, 20), *cells, style="bold green" if place == 0 else "dim")

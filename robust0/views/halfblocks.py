@@ -9,31 +9,41 @@ from rich.text import Text
 
 from robust0.events import HitFound
 
-_MOST = 32  # cells that a picture is wide at most
-_ROOM = (100, 30)  # columns and lines below which there is no place for pictures
+_MOST, _LEAST = 32, 8  # cells that a picture is wide
+_GAP = 2
 Rgb = tuple[int, int, int]
 Picture = Sequence[Sequence[Rgb]]
 _DARK, _MARK = (24, 24, 24), (255, 255, 255)
 
 
-def has_room(console: Console) -> bool:
-    """Whether pictures can be seen: true colour, and a terminal that is large enough."""
-    size = console.size
-    wide = size.width >= _ROOM[0] and size.height >= _ROOM[1]
-    return wide and console.color_system == "truecolor"
+def fitting_step(console: Console, shape: tuple[int, int, int], lines: int) -> int | None:
+    """Pixels per half cell with which three pictures and their words fit into so many lines.
+
+    None: there is no true colour, or they would be too small to see.
+    """
+    _, height, width = shape
+    if console.color_system != "truecolor":
+        return None
+    for step in range(1, max(height, width) + 1):
+        cells, rows = -(-width // step), -(-height // (2 * step))
+        if cells <= _MOST and 3 * cells + 2 * _GAP <= console.width and rows < lines:
+            return step if cells >= min(_LEAST, width) else None
+    return None
 
 
-def hit_pictures(hit: HitFound) -> Table:
-    """The clean image, the adversarial one, and which pixels changed, side by side."""
+def hit_pictures(hit: HitFound, step: int) -> Table:
+    """The clean image, the adversarial one, and which pixels changed, side by side.
+
+    A cell that stands for several pixels shows one that changed, if there is any.
+    """
     clean, broken = _rows(hit.clean, hit.shape), _rows(hit.adversarial, hit.shape)
     changed = [
         [_MARK if a != b else _DARK for a, b in zip(*rows, strict=True)]
         for rows in zip(clean, broken, strict=True)
     ]
-    step = -(-hit.shape[2] // _MOST)
-    grid = Table.grid(padding=(0, 2))
-    grid.add_row(*(half_blocks(_thin(rows, step)) for rows in (clean, broken)),
-                 half_blocks(_thin_marks(changed, step)))  # fmt: skip
+    grid = Table.grid(padding=(0, _GAP))
+    pictures = (clean, broken, changed)
+    grid.add_row(*(half_blocks(_thinned_picture(rows, changed, step)) for rows in pictures))
     grid.add_row(
         Text(hit.label, style="green"), Text(hit.prediction, style="red"),
         Text(f"{hit.attack}, {hit.changed}", style="dim"),
@@ -65,21 +75,18 @@ def _rows(pixels: bytes, shape: tuple[int, int, int]) -> list[list[Rgb]]:
     ]
 
 
-def _thin(rows: Picture, step: int) -> list[list[Rgb]]:
-    return [list(row[::step]) for row in rows[::step]]
-
-
-def _thin_marks(rows: Picture, step: int) -> list[list[Rgb]]:
-    """As above, but a cell is marked where any of its pixels is: none is lost."""
+def _thinned_picture(rows: Picture, changed: Picture, step: int) -> list[list[Rgb]]:
+    """One pixel for each square of ``step`` by ``step``."""
     height, width = len(rows), len(rows[0])
-    return [
-        [
-            max(rows[y][x] for y in range(top, min(top + step, height))
-                for x in range(left, min(left + step, width)))
-            for left in range(0, width, step)
-        ]
-        for top in range(0, height, step)
-    ]  # fmt: skip
+
+    def shown(top: int, left: int) -> Rgb:
+        for y in range(top, min(top + step, height)):
+            for x in range(left, min(left + step, width)):
+                if changed[y][x] == _MARK:
+                    return rows[y][x]
+        return rows[top][left]
+
+    return [[shown(top, left) for left in range(0, width, step)] for top in range(0, height, step)]
 
 
 def _hex(colour: Rgb) -> str:

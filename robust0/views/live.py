@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol, TypeVar
 
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.live import Live
 
 from robust0.views.output import Verbosity, err
@@ -23,7 +23,9 @@ class View(Protocol[_Taken]):
 class LiveView(View[_Taken], Protocol[_Taken]):
     """A view that Rich draws again and again."""
 
-    def __rich_console__(self, console: Console, options: object) -> Iterator[RenderableType]:
+    def __rich_console__(
+        self, console: Console, options: ConsoleOptions
+    ) -> Iterator[RenderableType]:
         """Draw the present state."""
 
 

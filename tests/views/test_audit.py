@@ -223,3 +223,27 @@ def test_the_plan_is_the_data_of_a_dry_run(capfd):
 )
 def test_durations_are_rough(seconds, text):
     assert duration(seconds) == text
+
+
+@pytest.mark.parametrize("width", [160, 100, 60])
+@pytest.mark.parametrize("above", [0, 8])
+def test_nothing_is_cut_from_thirty_lines(width, above):
+    from dataclasses import replace
+
+    from robust0.events import HitFound
+
+    pixels = bytes(3 * 32 * 32)
+    hit = HitFound("saif", 1, "cat", "dog", "1 pixel", (3, 32, 32), pixels, b"\xff" + pixels[1:])
+    view = LiveAuditView(Clock())
+    for event in (STARTED, CLEAN, FLAG, replace(progress(), hit=hit)):
+        view.show(event)
+    view.above = above
+    console = Console(
+        file=io.StringIO(), width=width, height=30, force_terminal=True, color_system="truecolor"
+    )
+    console.print(view)
+    text = console.file.getvalue()
+    assert text.count("\n") < 30 - above
+    assert "outputs are probabilities" in text
+    assert "alone" in text
+    assert "▀" in text

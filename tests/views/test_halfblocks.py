@@ -6,7 +6,7 @@ from dataclasses import replace
 from rich.console import Console
 
 from robust0.events import HitFound
-from robust0.views.halfblocks import half_blocks, has_room, hit_pictures
+from robust0.views.halfblocks import fitting_step, half_blocks, hit_pictures
 
 CLEAN = bytes(3 * 4 * 4)
 HIT = HitFound("sparse-rs", 7, "cat", "dog", "1 pixel", (3, 4, 4), CLEAN, b"\xff" + CLEAN[1:])
@@ -33,16 +33,26 @@ def test_the_changed_pixel_is_the_only_mark():
         clean = bytes(pixels)
         hit = replace(HIT, shape=shape, clean=clean, adversarial=b"\xff" + clean[1:])
         screen = console()
-        screen.print(hit_pictures(hit))
+        screen.print(hit_pictures(hit, fitting_step(screen, shape, 30)))
         text = screen.file.getvalue()
         assert text.count("38;2;255;255;255") == (1 if shape[0] == 3 else 2)
         assert "cat" in text
         assert "dog" in text
 
 
-def test_pictures_need_true_colour_and_room():
-    assert has_room(console())
-    assert not has_room(console(colours="256"))
-    assert not has_room(console(colours=None))
-    assert not has_room(console(width=80))
-    assert not has_room(console(height=24))
+def test_a_small_picture_shows_the_pixel_that_changed():
+    last = bytes(47) + b"\xff"  # the last pixel turns blue
+    screen = console()
+    screen.print(hit_pictures(replace(HIT, adversarial=last), 2))
+    assert "48;2;0;0;255" in screen.file.getvalue()
+
+
+def test_pictures_take_the_room_there_is():
+    shape = (3, 32, 32)
+    assert fitting_step(console(), shape, 17) == 1
+    assert fitting_step(console(), shape, 16) == 2
+    assert fitting_step(console(width=60), shape, 30) == 2
+    assert fitting_step(console(width=60), shape, 3) is None
+    assert fitting_step(console(), (3, 224, 224), 30) == 7
+    assert fitting_step(console(colours="256"), shape, 30) is None
+    assert fitting_step(console(colours=None), shape, 30) is None
