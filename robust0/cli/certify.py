@@ -78,10 +78,13 @@ def certify(
             "--try",
             min=0,
             metavar="N",
-            help="Attack the certificates of N images under every rule, each within its own "
-            "radius; default: 16 images, the headline's rule only.",
+            help="Attack the certificates of N images, each within its own radius; default: 16.",
         ),
     ] = None,
+    every_rule: Annotated[
+        bool,
+        typer.Option("--every-rule", help="With --try: certificates of the other rules too."),
+    ] = False,
     attack: Annotated[
         bool,
         typer.Option("--attack", help="Attack the same classifier too, and show the bracket."),
@@ -122,9 +125,10 @@ def certify(
     options = CertifyOptions(
         model=model, factory=factory, data=data, data_dir=data_dir, eps=eps, images=images,
         samples=samples, choose=choose, alpha=alpha,
-        condition=None if condition is None else condition.value, tried=tried, attack=attack,
-        audit=audit, effort=None if effort is None else effort.value, seed=seed,
-        batch_size=batch_size, out=out, resume=resume, floors=floors,
+        condition=None if condition is None else condition.value, tried=tried,
+        every_rule=every_rule, attack=attack, audit=audit,
+        effort=None if effort is None else effort.value, seed=seed, batch_size=batch_size, out=out,
+        resume=resume, floors=floors,
     )  # fmt: skip
     check_certify(options, device)
     output.loading("certify")

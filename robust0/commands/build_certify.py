@@ -37,7 +37,7 @@ class CertifyRequest:
     pixels: Sequence[int]
     sampling: Sampling = field(default_factory=Sampling)
     tried: int = 16
-    every_rule: bool = True  # or only the headline's certificates are tried
+    every_rule: bool = True  # or only certificates of the model's own rule are tried
     effort: str = "smoke"
     attack: bool = False  # the same classifier at these numbers of pixels, for the bracket
     seed: int = 0

@@ -43,7 +43,18 @@ from robust0.runs.images import open_images
 from robust0.runs.subject import find_model, open_subject
 
 _KEPT = (
-    *("model", "factory", "data", "data_dir", "eps", "images", "effort", "tried", "attack"),
+    *(
+        "model",
+        "factory",
+        "data",
+        "data_dir",
+        "eps",
+        "images",
+        "effort",
+        "tried",
+        "every_rule",
+        "attack",
+    ),
     *("audit", "seed", "batch_size", "samples", "choose", "alpha", "condition"),
 )
 Progress = Callable[[Transfer], None]
@@ -114,7 +125,7 @@ def _job(
         pixels=pixels_of(options.eps, data.image_shape),
         sampling=_sampling(options),
         tried=16 if options.tried is None else options.tried,
-        every_rule=options.tried is not None,
+        every_rule=options.every_rule,
         effort=options.effort or ("quick" if options.attack else "smoke"),
         attack=options.attack,
         seed=seed,

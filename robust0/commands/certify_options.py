@@ -30,6 +30,7 @@ class CertifyOptions:
     alpha: float | None = None
     condition: Literal["half", "gap"] | None = None
     tried: int | None = None
+    every_rule: bool = False
     attack: bool = False
     audit: Path | None = None
     effort: str | None = None

@@ -21,7 +21,7 @@ RULES = ("plurality", "run-off", "soft")
 def one(ground):
     """A finished run, tried by attacks."""
     torch.set_num_threads(1)
-    assert run([*RUN, "--try", "16", "-o", "one"]) == 0
+    assert run([*RUN, "--try", "16", "--every-rule", "-o", "one"]) == 0
     return ground / "one"
 
 

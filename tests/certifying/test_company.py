@@ -78,7 +78,7 @@ def test_results_are_the_same_for_any_batch_size(toy, rows):
 
 # -- processes -------------------------------------------------------------------------------------
 
-COMMAND = [*RUN, "--images", "64", "--batch-size", "1", "--try", "6"]
+COMMAND = [*RUN, "--images", "64", "--batch-size", "1", "--try", "6", "--every-rule"]
 
 
 def results(folder):

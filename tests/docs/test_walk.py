@@ -29,6 +29,7 @@ SHORTER = {
     "zoo": "",
 }
 SHORTER_STILL = {  # by how a command begins; for a study that reads an audit or runs
+    "audit cifar10-w16-e10-sparse-at": f"{FEW} --effort smoke",  # the audit that a study reads
     "study overlap": "",
     "study training": "",
     "study landscape": f"{FEW} --grid 3",
@@ -45,7 +46,6 @@ FIRST = {  # commands that make what a page speaks of
         f"certify {VOTING} {FEW} --try 0 -o RUN",
         "gate RUN --write-baseline baseline.json",
     ],
-    "study.md": [f"audit {OVERFITTED} {FEW} --effort smoke --attacks guided-swap -o AUDIT"],
 }
 LONG = ("zoo verify", "zoo add", "harden --resume")  # minutes each; tests/zoo, tests/training
 FLOOR = "--fail-under"  # exit 1 is an answer
