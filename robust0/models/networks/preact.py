@@ -13,6 +13,7 @@ from timm.models import build_model_with_cfg, register_model
 from torch import Tensor, nn
 from torch.nn import functional
 
+from robust0.models.networks.head import PooledNetwork, last_layer
 from robust0.models.timm_cfg import small_image_cfg
 
 _STAGES = (1, 2, 4, 8)  # channels in units of the width
@@ -55,7 +56,7 @@ class PreActBlock(nn.Module):
         return out + kept
 
 
-class PreActResNet(nn.Module):
+class PreActResNet(PooledNetwork):
     """Pre-activation ResNet-18 with a 3x3 stem and global average pooling: any input size."""
 
     def __init__(
@@ -79,24 +80,12 @@ class PreActResNet(nn.Module):
             inputs = outputs
         self.num_features = self.head_hidden_size = inputs
         self.bn = nn.BatchNorm2d(inputs)
-        self.linear = _classifier(inputs, num_classes)
+        self.linear = last_layer(inputs, num_classes)
 
     @torch.jit.ignore  # type: ignore[untyped-decorator]
     def group_matcher(self, *, coarse: bool = False) -> dict[str, str]:
         """Patterns by which timm groups parameters for layer-wise learning rates."""
         return {"stem": r"^conv1", "blocks": r"^layer(\d+)" if coarse else r"^layer(\d+)\.(\d+)"}
-
-    @torch.jit.ignore  # type: ignore[untyped-decorator]
-    def get_classifier(self) -> nn.Module:
-        """The last layer."""
-        return self.linear
-
-    def reset_classifier(self, num_classes: int, global_pool: str | None = None) -> None:
-        """Replace the last layer by a fresh one for ``num_classes`` classes."""
-        if global_pool not in (None, "avg"):
-            raise ValueError(f"global_pool is always 'avg' here, got {global_pool!r}")
-        self.num_classes = num_classes
-        self.linear = _classifier(self.num_features, num_classes).to(self.conv1.weight.device)
 
     def forward_features(self, x: Tensor) -> Tensor:
         """The activated feature map (B, 8 * width, H/8, W/8)."""
@@ -104,22 +93,6 @@ class PreActResNet(nn.Module):
         for index in range(len(_STAGES)):
             x = self.get_submodule(f"layer{index + 1}")(x)
         return functional.relu(self.bn(x))
-
-    def forward_head(self, x: Tensor, *, pre_logits: bool = False) -> Tensor:
-        """Logits, or the pooled features before the last layer."""
-        x = x.mean(dim=(2, 3))
-        if self.drop_rate:
-            x = functional.dropout(x, self.drop_rate, training=self.training)
-        logits: Tensor = x if pre_logits else self.linear(x)
-        return logits
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Logits (B, K)."""
-        return self.forward_head(self.forward_features(x))
-
-
-def _classifier(features: int, num_classes: int) -> nn.Module:
-    return nn.Linear(features, num_classes) if num_classes > 0 else nn.Identity()
 
 
 def _create(name: str, width: int, *, pretrained: bool, **arguments: Any) -> nn.Module:

@@ -8,11 +8,11 @@ defaults have 0.6 million weights.
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 from timm.models import build_model_with_cfg, register_model
 from torch import Tensor, nn
 from torch.nn import functional
 
+from robust0.models.networks.head import PooledNetwork, last_layer
 from robust0.models.timm_cfg import small_image_cfg
 
 # timm reads this name when it registers the function at the end of this module.
@@ -42,7 +42,7 @@ class ViewBlock(nn.Module):
         return functional.relu(out + kept)
 
 
-class ViewNet(nn.Module):
+class ViewNet(PooledNetwork):
     """Residual blocks over a tiny picture, any size."""
 
     def __init__(
@@ -70,40 +70,12 @@ class ViewNet(nn.Module):
             inputs = width
         self.stages = nn.Sequential(*stages)
         self.num_features = self.head_hidden_size = inputs
-        self.linear = _classifier(inputs, num_classes)
-
-    @torch.jit.ignore  # type: ignore[untyped-decorator]
-    def get_classifier(self) -> nn.Module:
-        """The last layer."""
-        return self.linear
-
-    def reset_classifier(self, num_classes: int, global_pool: str | None = None) -> None:
-        """Replace the last layer by a fresh one for ``num_classes`` classes."""
-        if global_pool not in (None, "avg"):
-            raise ValueError(f"global_pool is always 'avg' here, got {global_pool!r}")
-        self.num_classes = num_classes
-        self.linear = _classifier(self.num_features, num_classes).to(self.conv1.weight.device)
+        self.linear = last_layer(inputs, num_classes)
 
     def forward_features(self, x: Tensor) -> Tensor:
         """The activated feature map."""
         features: Tensor = self.stages(functional.relu(self.bn1(self.conv1(x))))
         return features
-
-    def forward_head(self, x: Tensor, *, pre_logits: bool = False) -> Tensor:
-        """Logits, or the pooled features before the last layer."""
-        x = x.mean(dim=(2, 3))
-        if self.drop_rate:
-            x = functional.dropout(x, self.drop_rate, training=self.training)
-        logits: Tensor = x if pre_logits else self.linear(x)
-        return logits
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Logits (B, K)."""
-        return self.forward_head(self.forward_features(x))
-
-
-def _classifier(features: int, num_classes: int) -> nn.Module:
-    return nn.Linear(features, num_classes) if num_classes > 0 else nn.Identity()
 
 
 @register_model
