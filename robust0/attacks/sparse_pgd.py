@@ -62,7 +62,7 @@ class SparsePGD(Attack[SparsePGDState]):
     )
     alpha: Annotated[float, Gt(0)] = setting(0.25, "step of the magnitudes", "[Zhong24]")
     beta: Annotated[float, Gt(0)] = setting(
-        0.25, "step of the mask, times the root of the sites", "[Zhong24]"
+        0.25, "step of the mask, times the root of the number of pixels", "[Zhong24]"
     )
     patience: Annotated[int, Gt(0)] = setting(
         3, "unchanged masks before a mask is drawn anew", "[Zhong24]"

@@ -13,7 +13,7 @@ def write_comparison_tsv(results: ComparisonResults) -> None:
     writer = csv.writer(sys.stdout, delimiter="\t", lineterminator="\n")
     writer.writerow(
         ("kind", "name", "budget", "subject", "accuracy %", "low %", "high %", "images",
-         "difference", "low", "high", "only A", "only it")
+         "difference", "low", "high", "only A", "only subject")
     )  # fmt: skip
     letters = [side.letter for side in results.sides]
     for row in results.rows:

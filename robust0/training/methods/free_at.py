@@ -32,7 +32,9 @@ class FreeAT:
     attacks: ClassVar[bool] = True
     replays: Count = setting(4, "updates per batch; epochs are divided by it")
     alpha: Positive = setting(0.25, "step of the magnitudes", "[Zhong24]")
-    beta: Positive = setting(0.25, "step of the mask, times the root of the sites", "[Zhong24]")
+    beta: Positive = setting(
+        0.25, "step of the mask, times the root of the number of pixels", "[Zhong24]"
+    )
     gradient: Gradient = setting(
         "rand", "gradient of the magnitudes; rand: a fair choice per batch", "[Zhong24]"
     )

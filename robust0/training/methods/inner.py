@@ -63,7 +63,9 @@ class SparsePGDInner:
     source: ClassVar[str] = "Sec. 5.1"
     steps: Count = setting(1, "updates of mask and magnitude per batch", "Sec. 5.1")
     alpha: Positive = setting(1.0, "step of the magnitudes", _RELEASE)
-    beta: Positive = setting(1.0, "step of the mask, times the root of the sites", _RELEASE)
+    beta: Positive = setting(
+        1.0, "step of the mask, times the root of the number of pixels", _RELEASE
+    )
     patience: Count = setting(10, "unchanged masks before a mask is drawn anew", "[Zhong24]")
     gradient: Gradient = setting(
         "rand", "gradient of the magnitudes; rand: a fair choice per batch", "[Zhong24]"
