@@ -37,7 +37,7 @@ def main() -> None:
         path = f"PYTHONPATH={shlex.quote(str(HERE.parent))} COLORTERM=truecolor"
         live, last = photograph(f"cd {folder} && clear && {path} {command}; echo finished-$?")
         save(live, "robust0 audit ·", "", shlex.join(typed), HERE / "audit-live.svg")
-        save(last, "robust0 audit ·", "finished-", shlex.join(typed), HERE / "audit-report.svg")
+        save(last, "attacks", "finished-", shlex.join(typed), HERE / "audit-report.svg")
         page(Path(folder) / "audit" / "report.html", HERE / "audit-page.png")
 
 
@@ -66,10 +66,10 @@ def tmux(*arguments: str, check: bool = True) -> str:
 
 
 def save(screen: str, first: str, end: str, title: str, path: Path) -> None:
-    """The lines of a screen from the last with ``first`` to before that with ``end``, as SVG."""
+    """A screen from the last line that begins with ``first`` to the one with ``end``, as SVG."""
     lines = screen.rstrip().splitlines()
     plain = [Text.from_ansi(line).plain for line in lines]
-    begin = max(place for place, line in enumerate(plain) if first in line)
+    begin = max(place for place, line in enumerate(plain) if line.startswith(first))
     stop = next((place for place, line in enumerate(plain) if end and end in line), len(lines))
     console = Console(record=True, width=COLUMNS, file=io.StringIO())
     console.print(Text.from_ansi("\n".join(lines[begin:stop])))
