@@ -49,7 +49,7 @@ class WhichName(StrEnum):
 
 
 class DirectionName(StrEnum):
-    """Along what a landscape goes."""
+    """The directions of a landscape."""
 
     EIGENVECTORS = "eigenvectors"
     RANDOM = "random"
@@ -65,7 +65,7 @@ def spectrum(
     density: Annotated[
         int, typer.Option(min=0, help="Lanczos steps for the density of the whole spectrum.")
     ] = 0,
-    probes: Annotated[int, typer.Option(min=1, help="Random vectors of the density.")] = 2,
+    probes: Annotated[int, typer.Option(min=1, help="Random vectors for the density.")] = 2,
     images: Images = 1000,
     split: Split = SplitName.TRAIN,
     eps: Eps = None,
@@ -234,7 +234,7 @@ def gradients(
     against: Second = "multi-step",
     batch: Annotated[int, typer.Option(min=1, help="Images per gradient.")] = 128,
     per_image: Annotated[
-        bool, typer.Option("--per-image/--no-per-image", help="Image by image too.")
+        bool, typer.Option("--per-image/--no-per-image", help="Compare image by image too.")
     ] = True,
     images: Images = 256,
     split: Split = SplitName.TRAIN,

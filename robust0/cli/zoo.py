@@ -177,12 +177,12 @@ def add_command(
         Path, typer.Option("--audit", metavar="AUDIT_RUN", help="Its audit's run directory.")
     ],
     name: Annotated[
-        str | None, typer.Option("--id", help="Default: data, method and network.")
+        str | None, typer.Option("--id", help="Id of the model; default: data, method and network.")
     ] = None,
     title: Annotated[str | None, typer.Option(help="One line about the model.")] = None,
-    licence: Annotated[str, typer.Option(help="Of the weights.")] = "MIT",
+    licence: Annotated[str, typer.Option(help="Licence of the weights.")] = "MIT",
     command: Annotated[
-        str | None, typer.Option(help="That trained it; default: as the run remembers it.")
+        str | None, typer.Option(help="Command that trained it; default: the one the run recorded.")
     ] = None,
     external: Annotated[
         str | None, typer.Option(metavar="URL", help="Where weights above 4 MB have been put.")

@@ -27,7 +27,7 @@ def require_same_images(sides: Sequence[Side], shown: Shown) -> None:
         kept = shared & known[0].keys() & known[1].keys()
         if wrong := sum(known[0][image] != known[1][image] for image in kept):
             raise RunError(
-                f"{_pair(first, other)} are about other images: of {len(kept):,} common ids "
+                f"{_pair(first, other)} are about different images: of {len(kept):,} common ids "
                 f"{wrong:,} have other pixels",
                 "audit or certify both on the same data",
             )

@@ -108,7 +108,7 @@ class Common:
         rows = list(zip(self.ids, first, other, strict=True))
         return PairedDifference(
             letter=letter,
-            difference=0.0 - paired.drop,  # a drop of nothing is no negative nothing
+            difference=0.0 - paired.drop,  # 0.0, never -0.0
             low=0.0 - paired.high,
             high=0.0 - paired.low,
             only_first=tuple(image for image, a, b in rows if a and not b),
@@ -144,7 +144,7 @@ def common_images(sides: Sequence[Side]) -> Common:
     wrong = sum(len({labels[image] for labels in known}) > 1 for image in ids)
     if wrong:
         raise RunError(
-            f"they are about other images: {wrong:,} of {len(ids):,} common ids have other labels; "
+            f"they are about different images: {wrong:,} of {len(ids):,} common ids differ in label; "
             + "; ".join(_whose(side) for side in sides),
             "audit or certify all of them on the same data",
         )
