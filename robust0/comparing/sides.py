@@ -144,8 +144,8 @@ def common_images(sides: Sequence[Side]) -> Common:
     wrong = sum(len({labels[image] for labels in known}) > 1 for image in ids)
     if wrong:
         raise RunError(
-            f"they are about different images: {wrong:,} of {len(ids):,} common ids differ in label; "
-            + "; ".join(_whose(side) for side in sides),
+            f"they are about different images: {wrong:,} of {len(ids):,} common ids have other "
+            "labels; " + "; ".join(_whose(side) for side in sides),
             "audit or certify all of them on the same data",
         )
     return Common(sides, tuple(sorted(ids)))
