@@ -155,7 +155,7 @@ def test_a_converged_audit_shows_its_rounds_everywhere_and_can_be_gated(place, c
         assert f"Converged in {max(numbers)} rounds of doubling budgets" in flat
         assert "tolerance 0.5 %" in flat
         assert "guided-swap" in flat
-    assert texts[2].count('<path class="line" style') == len(numbers)
+    assert texts[2].count('<path class="line turn-') == len(numbers)
     assert run(["gate", "run", "--write-baseline", "baseline.json"]) == 0
     assert run(["gate", "run", "--baseline", "baseline.json"]) == 0
     # Converged to another tolerance is another measurement.
