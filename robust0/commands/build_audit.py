@@ -120,14 +120,16 @@ _GPU_ROWS = (16, 32, 64, 128, 256, 512)
 
 def _rows(wanted: int | None, subject: RunSubject) -> int:
     data, device = subject.data, subject.device
-    if wanted is not None and wanted < MIN_BATCH:
+    votes = isinstance(subject.network, Certifiable)
+    least = VOTING_BATCH if votes else MIN_BATCH
+    if wanted is not None and wanted < least:
         raise RecipeError(
-            f"--batch-size must be at least {MIN_BATCH}, got {wanted}",
+            f"--batch-size must be at least {least}, got {wanted}",
             "smaller calls round differently and are slower",
         )
     if wanted is not None:
         return wanted
-    if isinstance(subject.network, Certifiable) and device.type != "cuda":
+    if votes and device.type != "cuda":
         return VOTING_BATCH
     _, height, width = data.image_shape
     small = height * width <= 64 * 64

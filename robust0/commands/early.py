@@ -21,7 +21,7 @@ from robust0.errors import DataError, ModelError, RecipeError, RunError
 from robust0.recipes.load import load_recipe, recipe_of
 from robust0.zoo.fetch import check_source as check_weights
 
-MIN_BATCH = 16  # of a model call
+MIN_BATCH = 4  # of a call of a voting model; a plain one needs more, as its audit will say
 SECTIONS = ("dataset", "threat", "audit")  # of a recipe, on which an audit depends
 PUBLISHED = ("hf-hub:", "local-dir:")
 _FACTORY = re.compile(r"([^\W\d]\w*)(?:\.[^\W\d]\w*)*:[^\W\d]\w*(?:\.[^\W\d]\w*)*")

@@ -116,3 +116,14 @@ def test_a_certificate_of_other_weights_is_refused(proved, tmp_path, made):
     with pytest.raises(ZooError, match="is not about"):
         add(made / "run", made / "audit", tmp_path / "z", said)
     assert not (tmp_path / "z").exists()
+
+
+def test_an_audit_of_votes_can_be_repeated_with_its_own_batch_size(proved, tmp_path, capfd):
+    """Votes are asked for in smaller calls than plain logits; verify says their size again."""
+    model = str(proved / "run" / "model.safetensors")
+    options = ("--data", "sample", "--images", "2", "--eps", "1", "--dry-run")
+    wanted = [model, *options, "--attacks", "guided-swap", "--effort", "smoke"]
+    assert run(["audit", *wanted]) == 0
+    assert "4 images per call" in capfd.readouterr().out.replace("\n", " ")
+    assert run(["audit", *wanted, "--batch-size", "4"]) == 0
+    assert run(["audit", *wanted, "--batch-size", "3"]) == 2
