@@ -15,7 +15,7 @@ from tests.docs.pages import PAGES, commands
 HARDENED, OVERFITTED, VOTING = (
     "cifar10-w16-e10-fast-ls-l0",
     "cifar10-w16-e10-sparse-at",
-    "cifar10-votes25-e30",
+    "cifar10-votes25-e60",
 )
 FEW = "--data sample --images 4"
 OWN = "audit weights.safetensors --factory my_package.nets:make --data npz:my.npz --eps 3"
@@ -32,6 +32,10 @@ SHORTER_STILL = {  # by how a command begins; for a study that reads an audit or
     "audit cifar10-w16-e10-sparse-at": f"{FEW} --effort smoke",  # the audit that a study reads
     "study overlap": "",
     "study training": "",
+    "harden --recipe quick --model preact_resnet18_w8": "--data sample --epochs 1 --steps 2 "
+    "--train-images 64 --set training.probe.images=8",  # the runs that a study reads
+    f"certify {VOTING} --data cifar10 --attack": f"{FEW} --try 0 --effort smoke",
+    f"certify {VOTING} --audit": "--try 0",
     "study landscape": f"{FEW} --grid 3",
 }
 NAMES = {
@@ -47,7 +51,7 @@ FIRST = {  # commands that make what a page speaks of
         "gate RUN --write-baseline baseline.json",
     ],
 }
-LONG = ("zoo verify", "zoo add", "harden --resume")  # minutes each; tests/zoo, tests/training
+LONG = ("zoo verify", "zoo add", "zoo push", "harden --resume")  # run by tests/zoo, tests/training
 FLOOR = "--fail-under"  # exit 1 is an answer
 
 
