@@ -13,6 +13,7 @@ from robust0.auditing.job import AuditJob
 from robust0.auditing.preflight import check_model
 from robust0.auditing.rounds import plan_of
 from robust0.commands.build_attacks import attack_entries, attack_facts, serving
+from robust0.data.imageset import ImageSet
 from robust0.device import search_precision, share_cores
 from robust0.errors import ModelError, RecipeError
 from robust0.models.fast.oracle import MIN_BATCH, VOTING_BATCH, Oracle
@@ -52,7 +53,7 @@ def build_audit(request: AuditRequest) -> AuditJob:
     budgets = tuple(sorted(set(request.budgets), reverse=True))
     for budget in budgets:
         Threat.of(budget, unit).check(torch.empty(1, *data.image_shape, device="meta"))
-    rows = _rows(request.batch_size, request.subject)
+    rows = _rows(request.batch_size, data, device, votes=isinstance(network, Certifiable))
     lanes, threads = share_cores(device, request.threads)
     precision = search_precision(request.precision, device)
     classes = check_model(network, data, rows, device)
@@ -118,9 +119,7 @@ _CPU_ROWS = (16, 24, 48)
 _GPU_ROWS = (16, 32, 64, 128, 256, 512)
 
 
-def _rows(wanted: int | None, subject: RunSubject) -> int:
-    data, device = subject.data, subject.device
-    votes = isinstance(subject.network, Certifiable)
+def _rows(wanted: int | None, data: ImageSet, device: torch.device, *, votes: bool = False) -> int:
     least = VOTING_BATCH if votes else MIN_BATCH
     if wanted is not None and wanted < least:
         raise RecipeError(

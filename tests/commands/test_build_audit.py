@@ -37,3 +37,8 @@ def test_calls_are_no_larger_than_what_will_fill_them(count, side, device, rows)
 
 def test_what_was_asked_for_is_done():
     assert _rows(48, images(10, 32), CPU) == 48
+
+
+def test_votes_are_asked_for_in_small_calls():
+    assert _rows(None, images(1000, 32), CPU, votes=True) == 4
+    assert _rows(8, images(1000, 32), CPU, votes=True) == 8
