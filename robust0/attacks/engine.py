@@ -2,8 +2,9 @@
 
 A pool holds several calls' worth of rows. Each call takes the least advanced rows that want the
 same kind of answer, so calls stay full to the end and rows with long budgets do not trail behind.
-Which rows share a call never matters to a row: see robust0.attacks.base and ``Oracle.rows``. Where
-the oracle has several lanes, that many calls are made at once; threads share nothing but the model.
+Which rows share a call never matters to a row: see robust0.attacks.base and
+``Oracle.batch_size``. Where the oracle has several lanes, that many calls are made at once; threads
+share nothing but the model.
 """
 
 from collections.abc import Callable, Iterator, Sequence
