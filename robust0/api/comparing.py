@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robust0 import wording
+from robust0.api.frames import frame
 from robust0.api.refusals import in_python
 from robust0.api.result import AuditReport
 from robust0.commands.compare import Compared, compare_sources
@@ -85,11 +86,7 @@ class ComparisonReport:
 
     def table(self) -> Any:  # noqa: ANN401 - a DataFrame where pandas is installed
         """The rows as a pandas DataFrame, or as a list of dicts where pandas is not installed."""
-        try:
-            import pandas as pd
-        except ImportError:
-            return self.rows()
-        return pd.DataFrame(self.rows())
+        return frame(self.rows())
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         """Everybody's accuracy over the budget, with intervals, on these or on new axes."""

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from robust0 import wording
+from robust0.api.frames import frame
 from robust0.api.scratch import ScratchFolder
 from robust0.auditing.given import GivenSet
 from robust0.auditing.known import fallen, hits_within
@@ -174,11 +175,7 @@ class AuditReport:
 
     def table(self) -> Any:  # noqa: ANN401 - a DataFrame where pandas is installed
         """The rows as a pandas DataFrame, or as a list of dicts where pandas is not installed."""
-        try:
-            import pandas as pd
-        except ImportError:
-            return self.rows()
-        return pd.DataFrame(self.rows())
+        return frame(self.rows())
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         """Robust accuracy over the budget, with its interval, on these or on new axes."""

@@ -31,13 +31,7 @@ def line_chart(
                 row = height - 1 - round(min(max(value, 0.0), 1.0) * (height - 1))
                 column = position * stride + number * apart
                 grid[row][column] = (name[0], styles.get(name, ""))
-    chart = Text()
-    for row, line in enumerate(grid):
-        percent = round(100 * (height - 1 - row) / (height - 1))
-        chart.append(f"{percent:>3} % ", style="dim")
-        for symbol, style in line:
-            chart.append(symbol, style=style)
-        chart.append("\n")
+    chart = _with_percents(grid)
     chart.append("      ")
     for name in series:
         chart.append(name[0], style=styles.get(name, ""))
@@ -66,13 +60,7 @@ def step_chart(
             row = height - 1 - round(min(max(value, 0.0), 1.0) * (height - 1))
             met = grid[row][column][0] not in {" ", letter}
             grid[row][column] = ("*", "") if met else (letter, styles.get(letter, ""))
-    chart = Text()
-    for row, line in enumerate(grid):
-        percent = round(100 * (height - 1 - row) / (height - 1))
-        chart.append(f"{percent:>3} % ", style="dim")
-        for symbol, style in line:
-            chart.append(symbol, style=style)
-        chart.append("\n")
+    chart = _with_percents(grid)
     below = [" "] * columns
     for place in _round_places(last):
         text, column = f"{place:g}", round((columns - 1) * place / last)
@@ -100,3 +88,15 @@ def block_curve(values: Sequence[float], width: int, height: int) -> list[str]:
 def _thinned(values: Sequence[float], width: int) -> list[float]:
     last = len(values) - 1
     return [values[round(column * last / max(width - 1, 1))] for column in range(width)]
+
+
+def _with_percents(grid: Sequence[Sequence[tuple[str, str]]]) -> Text:
+    """The lines of a grid from 100 % down to 0 %, each after its share."""
+    chart = Text()
+    for row, line in enumerate(grid):
+        percent = round(100 * (len(grid) - 1 - row) / (len(grid) - 1))
+        chart.append(f"{percent:>3} % ", style="dim")
+        for symbol, style in line:
+            chart.append(symbol, style=style)
+        chart.append("\n")
+    return chart
