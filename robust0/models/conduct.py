@@ -1,5 +1,6 @@
 """What a model's own code may do to the run that calls it: raise, exit, write into its input."""
 
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -10,6 +11,12 @@ from robust0.models.fast.memory import out_of_memory
 from robust0.models.header import one_line
 
 _HINT = "mend the model; what was found so far is kept. ROBUST0_DEBUG=1 shows where it happened"
+_COMPILER = ("torch._inductor.exc", "torch._inductor.codecache")
+_UNCOMPILED = (
+    "leave out --compile, or empty the folder in which torch keeps compiled code (torchinductor_USER "
+    "in the temporary directory, or TORCHINDUCTOR_CACHE_DIR): a process that was killed while "
+    "compiling leaves damaged files there"
+)
 
 
 @contextmanager
@@ -25,7 +32,18 @@ def answerable(step: str) -> Iterator[None]:
     except BaseException as problem:
         if out_of_memory(problem):
             raise
+        if _in_the_compiler(problem):
+            raise EvaluationError(
+                f"compiling the model failed: {describe(problem)}", _UNCOMPILED
+            ) from problem
         raise misconduct(f"the model raised {describe(problem)} {step}") from problem
+
+
+def _in_the_compiler(problem: BaseException) -> bool:
+    """Whether torch failed to compile, or to load what it had compiled."""
+    frames = traceback.walk_tb(problem.__traceback__)
+    places = [type(problem).__module__, *(f.f_globals.get("__name__", "") for f, _ in frames)]
+    return any(place.startswith(_COMPILER) for place in places)
 
 
 @contextmanager

@@ -83,6 +83,9 @@ class _Run:
         if self.world.size > 1:
             network = parallel(network, self.job.device)
         if self.job.compile:
+            from robust0.models.fast.compiling import hush
+
+            hush()
             network.compile(dynamic=False)
         return network
 

@@ -67,6 +67,11 @@ def softplus(values: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
     return cast("Tensor", Softplus.apply(values))
 
 
+def hush() -> None:
+    """Compiling on a machine without a GPU, torch warns that there is none."""
+    logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)
+
+
 def compiled(model: nn.Module) -> Callable[[Tensor], Tensor]:
     """The model, compiled at its first call for the shape of that call."""
 
@@ -75,8 +80,7 @@ def compiled(model: nn.Module) -> Callable[[Tensor], Tensor]:
 
     # torch gives up after some compilations of the same code, whichever model it calls.
     ask.__code__ = ask.__code__.replace()
-    # On a machine without a GPU it warns that there is none.
-    logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)
+    hush()
     return torch.compile(ask, dynamic=False, backend=_inductor)
 
 
