@@ -18,7 +18,7 @@ with answerable("in its forward"):
 
 def test_a_failed_compilation_is_not_blamed_on_the_model():
     with (
-        pytest.raises(EvaluationError, match="compiling the model failed.*too short") as refusal,
+        pytest.raises(EvaluationError, match=r"compiling the model failed.*too short") as refusal,
         answerable("in its forward"),
     ):
         raise InductorError(ImportError("x.so: file too short"), None)
