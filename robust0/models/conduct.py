@@ -13,7 +13,7 @@ from robust0.models.header import one_line
 _HINT = "mend the model; what was found so far is kept. ROBUST0_DEBUG=1 shows where it happened"
 _COMPILER = ("torch._inductor.exc", "torch._inductor.codecache")
 _UNCOMPILED = (
-    "leave out --compile, or empty the folder in which torch keeps compiled code (torchinductor_* in "
+    "leave out --compile, or empty the folder where torch keeps compiled code (torchinductor_* in "
     "the temporary directory): a process that was killed while compiling leaves damaged files there"
 )
 
