@@ -1,6 +1,12 @@
 """``robust0 study`` as its users meet it: tables, files, refusals; on a network of one layer."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -115,6 +121,32 @@ def test_mistakes_are_two_lines_and_exit_2(place, words, message, capfd):
     said = capfd.readouterr().err
     assert message in said
     assert not (place / "runs").exists()
+
+
+def test_a_killed_study_goes_on_to_the_same_files(place):
+    words = ["study", "landscape", "a.safetensors", *COMMON, "--grid", "9"]
+    paths = os.pathsep.join([str(Path(__file__).parents[2]), str(place)])
+    running = subprocess.Popen(
+        [sys.executable, "-m", "robust0", *words, "-o", "cut"],
+        env={**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
+    rows = place / "cut" / "landscape"
+    deadline = time.monotonic() + 60
+    while not (rows / "0-row-000.json").exists():
+        assert running.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    os.killpg(running.pid, signal.SIGKILL)
+    running.wait()
+    kept = {path: path.stat().st_mtime_ns for path in rows.glob("*.json")}
+    assert len(kept) < 10  # it was killed before its end
+    assert not (place / "cut" / "landscape.json").exists()
+    for folder in ("cut", "whole"):
+        assert run([*words, "-o", folder]) == 0
+    assert all(path.stat().st_mtime_ns == then for path, then in kept.items())
+    results = [(place / name / "landscape.json").read_text() for name in ("cut", "whole")]
+    assert results[0] == results[1]
 
 
 def test_an_audit_brings_its_strongest_attack_and_its_numbers(place, capfd):
