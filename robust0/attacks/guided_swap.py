@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from annotated_types import Ge, Gt, Le
 
 from robust0.attacks.base import Attack, AttackName, Efforts, Reply, Rows, State, begin
+from robust0.attacks.corner_scan import CornerScan
 from robust0.attacks.moves import (
     bits_of,
     corner_colours,
     deviation,
-    gumbel,
+    draw_columns,
     other_colours,
     pick,
     put,
@@ -63,7 +64,7 @@ class GuidedSwapState(State):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GuidedSwap(Attack[GuidedSwapState]):
+class GuidedSwap(Attack[GuidedSwapState | CornerScan]):
     """Swap painted sites for others the gradient recommends; keep a swap if it lowers the margin.
 
     robust0's own attack. A *look* is one gradient of the margin at the incumbent; it scores every
@@ -77,11 +78,12 @@ class GuidedSwap(Attack[GuidedSwapState]):
 
     It starts from the k sites of the largest first-order gain at the clean image. Every image asked
     about differs from the clean one in at most k sites, each of a corner colour. Where k covers the
-    image used sites are recoloured.
+    image used sites are recoloured. Where k is one or two, nothing is drawn: corners are tried in
+    the order of what they should gain (:class:`CornerScan`).
     """
 
     kind: ClassVar[str] = "guided-swap"
-    revision: ClassVar[int] = 1
+    revision: ClassVar[int] = 2
     mixed: ClassVar[bool] = True
     efforts: ClassVar[Efforts] = {
         "smoke": {"forwards": 40},
@@ -105,8 +107,10 @@ class GuidedSwap(Attack[GuidedSwapState]):
         """A look costs two forward-equivalents, a trial one."""
         return self.forwards
 
-    def start(self, rows: Rows) -> GuidedSwapState:
+    def start(self, rows: Rows) -> GuidedSwapState | CornerScan:
         """Nothing painted: the first look is at the clean image and chooses the sites."""
+        if CornerScan.can_list(rows):
+            return CornerScan.of(rows, self.forwards)
         clean = rows.threat.view(rows.images)
         count, groups, all_sites = clean.shape
         k = rows.k
@@ -141,22 +145,26 @@ class GuidedSwap(Attack[GuidedSwapState]):
             spent=torch.zeros_like(rows.ids),
         )
 
-    def wants_gradient(self, state: GuidedSwapState) -> Tensor:
+    def wants_gradient(self, state: GuidedSwapState | CornerScan) -> Tensor:
         """The rows whose incumbent is new."""
         return state.looking.clone()
 
-    def ask(self, state: GuidedSwapState) -> Tensor:
+    def ask(self, state: GuidedSwapState | CornerScan) -> Tensor:
         """The incumbent after the move under trial; a look's move changes nothing."""
+        if isinstance(state, CornerScan):
+            return state.query()
         sites = state.sites.scatter(1, state.move_slots, state.move_sites)
         colours = put(state.colours, state.move_slots, state.move_colours)
         return state.image(put(state.clean, sites, colours))
 
-    def objective(self, state: GuidedSwapState, logits: Tensor) -> Tensor:
+    def objective(self, state: GuidedSwapState | CornerScan, logits: Tensor) -> Tensor:
         """The negative margin."""
         return -margin(logits, state.labels)
 
-    def tell(self, state: GuidedSwapState, reply: Reply) -> Tensor:
+    def tell(self, state: GuidedSwapState | CornerScan, reply: Reply) -> Tensor:
         """Learn from a look, or keep a trial that lowered the margin; then draw the next move."""
+        if isinstance(state, CornerScan):
+            return state.learn(reply, self.forwards)
         gap = margin(reply.logits, state.labels)
         state.step = state.step + 1
         if reply.gradient is None:
@@ -254,8 +262,9 @@ class GuidedSwap(Attack[GuidedSwapState]):
         most = (wide * left**_SHRINK).clamp(min=1).floor()
         size = (chance[:, 3] * most).floor() + 1
 
+        heat = self.temperature * state.spread
         score = torch.where(recolour[:, None], state.recolour_gain, state.return_gain)
-        slots = self._draw(score, state.spread[:, 1:], for_slots, wide, ~random_slots)
+        slots = draw_columns(score, heat[:, 1:], for_slots, wide, ~random_slots)
         old_sites, old_colours = state.sites.gather(1, slots), pick(state.colours, slots)
         for_colours = for_colours.reshape(-1, wide, bytes_)
         colours = corner_colours(for_colours, groups)
@@ -267,7 +276,7 @@ class GuidedSwap(Attack[GuidedSwapState]):
         failed = bits_of(state.tried, slots[:, 0])[:, :short] & (size == 1)[:, None]
         random_sites = random_sites | (failed.all(dim=1) & ~recolour)
         gains = state.free_gain.masked_fill(failed, -torch.inf)
-        entries = self._draw(gains, state.spread[:, :1], for_entries, wide, ~blind)
+        entries = draw_columns(gains, heat[:, :1], for_entries, wide, ~blind)
         anywhere = free_sites(state.sites, ranks(for_ranks, max(free, 1)))
         listed, dressed = (
             state.free_sites.gather(1, entries),
@@ -282,12 +291,3 @@ class GuidedSwap(Attack[GuidedSwapState]):
         state.move_sites = torch.where(moves, new_sites, old_sites)
         state.move_colours = torch.where(moves[:, None], new_colours, old_colours)
         state.move_entries, state.guided = entries, ~random_sites
-
-    def _draw(
-        self, gains: Tensor, spread: Tensor, words: Tensor, size: int, guided: Tensor
-    ) -> Tensor:
-        """(B, size) distinct columns, by gains under Gumbel noise, or uniform where not guided."""
-        noise = gumbel(words)
-        scale = (self.temperature * spread).clamp(min=1e-30)
-        guided = guided[:, None] & (spread > 0)
-        return torch.where(guided, gains / scale + noise, noise).topk(size, dim=1).indices

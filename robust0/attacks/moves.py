@@ -15,6 +15,13 @@ def gumbel(words: Tensor) -> Tensor:
     return (-(-((words + 0.5) * 2.0**-32).log()).log()).to(torch.float32)
 
 
+def draw_columns(gains: Tensor, heat: Tensor, words: Tensor, size: int, guided: Tensor) -> Tensor:
+    """(B, size) distinct columns, by gains under Gumbel noise, or uniform where not guided."""
+    noise = gumbel(words)
+    follows = guided[:, None] & (heat > 0)
+    return torch.where(follows, gains / heat.clamp(min=1e-30) + noise, noise).topk(size).indices
+
+
 def corner_colours(words: Tensor, groups: int) -> Tensor:
     """(B, g, n) zeros and ones from (B, n, ceil(g / 8)) words."""
     channel = torch.arange(groups, device=words.device)
@@ -61,3 +68,23 @@ def deviation(values: Tensor, counted: Tensor) -> Tensor:
     number = weight.sum(dim=1).clamp(min=1)
     mean = (values * weight).sum(dim=1) / number
     return ((((values - mean[:, None]) ** 2) * weight).sum(dim=1) / number).sqrt().float()
+
+
+def corner_gains(slope: Tensor, clean: Tensor) -> Tensor:
+    """(B, S, 2**g) first-order gain of every corner of every site; bit c is value c."""
+    groups = clean.shape[1]
+    gain = -(slope * clean).sum(dim=1)[:, :, None]
+    corner = torch.arange(1 << groups, device=clean.device)
+    for value in range(groups):
+        gain = gain + slope[:, value, :, None] * ((corner >> value) & 1)
+    return gain
+
+
+def is_idle(clean: Tensor) -> Tensor:
+    """(B, S, 2**g) bool: the corner is what the site has already."""
+    groups = clean.shape[1]
+    corner = torch.arange(1 << groups, device=clean.device)
+    same = torch.ones(1, dtype=torch.bool, device=clean.device)
+    for value in range(groups):
+        same = same & (clean[:, value, :, None] == ((corner >> value) & 1))
+    return same

@@ -79,6 +79,7 @@ def test_every_module_is_in_the_registry_under_its_three_names():
         "base",
         "battery",
         "calls",
+        "corner_scan",
         "engine",
         "judge",
         "moves",
