@@ -11,13 +11,16 @@ from robust0.attacks.base import Attack, AttackName, Efforts, Reply, Rows, State
 from robust0.attacks.corner_scan import CornerScan
 from robust0.attacks.moves import (
     bits_of,
+    blind_share,
     corner_colours,
     deviation,
     draw_columns,
+    fresh_record,
     other_colours,
     pick,
     put,
     ranks,
+    recorded,
 )
 from robust0.lazy import torch
 from robust0.losses import margin
@@ -59,6 +62,7 @@ class GuidedSwapState(State):
     surprise: Tensor  # (B, S) what trials found painting a site to gain beyond first order
     tried: Tensor  # (B, k, L / 8) bits: this entry alone in this slot, since the last look
     spread: Tensor  # (B, 2) standard deviation of the gains of painting and of giving back
+    record: Tensor  # (B, 2, 2) of sites drawn by scores and at random: successes, trials
     looking: Tensor  # (B,) bool: the next query is a look at the incumbent
     spent: Tensor  # (B,) forward-equivalents
 
@@ -72,9 +76,9 @@ class GuidedSwap(Attack[GuidedSwapState | CornerScan]):
     recoloured. Moves are drawn by these scores under Gumbel noise and tried with one forward each,
     until one lowers the margin; then the attack looks again. Every trial corrects the scores of the
     sites it moved by what the margin really did, so that a gradient that lies is soon disbelieved,
-    and a share of the moves ignores the scores altogether. No single swap is tried twice at the
-    same incumbent; where all that the shortlist offers a slot have failed, sites are drawn from the
-    whole image.
+    and a share of the moves ignores the scores altogether: a larger one on images where sites drawn
+    at random lower the margin more often. No single swap is tried twice at the same incumbent;
+    where all that the shortlist offers a slot have failed, sites are drawn from the whole image.
 
     It starts from the k sites of the largest first-order gain at the clean image. Every image asked
     about differs from the clean one in at most k sites, each of a corner colour. Where k covers the
@@ -98,7 +102,7 @@ class GuidedSwap(Attack[GuidedSwapState | CornerScan]):
         0.3, "noise on the scores of moves, in their standard deviations"
     )
     explore: Annotated[float, Ge(0), Le(1)] = setting(
-        0.1, "share of the moves that ignore the scores"
+        0.1, "share of the moves that ignore the scores, at least"
     )
     recolour: Annotated[float, Ge(0), Le(1)] = setting(0.1, "share of the moves that only recolour")
     widest: Annotated[float, Gt(0), Le(1)] = setting(0.2, "largest move, as a share of the budget")
@@ -141,6 +145,7 @@ class GuidedSwap(Attack[GuidedSwapState | CornerScan]):
             surprise=zeros(all_sites),
             tried=zeros(k, -(-short // 8), dtype=torch.uint8),
             spread=zeros(2),
+            record=fresh_record(clean),
             looking=torch.ones_like(rows.ids, dtype=torch.bool),
             spent=torch.zeros_like(rows.ids),
         )
@@ -172,6 +177,8 @@ class GuidedSwap(Attack[GuidedSwapState | CornerScan]):
             better = gap < state.margin
             moved = state.sites.scatter(1, state.move_slots, state.move_sites)
             painted = put(state.colours, state.move_slots, state.move_colours)
+            swapped = (state.move_sites != state.sites.gather(1, state.move_slots)).any(dim=1)
+            state.record = recorded(state.record, ~state.guided, swapped, better)
             state.sites = torch.where(better[:, None], moved, state.sites)
             state.colours = torch.where(better[:, None, None], painted, state.colours)
             state.margin = torch.where(better, gap, state.margin)
@@ -257,7 +264,7 @@ class GuidedSwap(Attack[GuidedSwapState | CornerScan]):
         blind = (state.spread == 0).all(dim=1)
         recolour = chance[:, 0] < max(self.recolour, k / count)
         random_slots = (chance[:, 1] < self.explore) | blind
-        random_sites = (chance[:, 2] < self.explore) | blind
+        random_sites = (chance[:, 2] < blind_share(state.record, self.explore)) | blind
         left = 1 - state.spent / self.forwards
         most = (wide * left**_SHRINK).clamp(min=1).floor()
         size = (chance[:, 3] * most).floor() + 1

@@ -10,7 +10,7 @@ from torch import nn
 
 from robust0.attacks.base import Reply
 from robust0.attacks.guided_swap import GuidedSwap
-from robust0.attacks.moves import ranks
+from robust0.attacks.moves import blind_share, fresh_record, ranks, recorded
 from robust0.losses import margin
 from robust0.models.fast.oracle import frozen
 from robust0.threats import Threat
@@ -289,3 +289,20 @@ def test_chance_is_never_one(small):
     state.looking[:] = False
     attack._propose(state)
     assert torch.equal(state.move_sites, state.sites.gather(1, state.move_slots))
+
+
+def test_blind_moves_are_as_frequent_as_they_are_good():
+    """Their share begins at the least one, and follows what either kind of move achieves."""
+    record = fresh_record(torch.zeros(3, 3, 9))
+    torch.testing.assert_close(blind_share(record, 0.1), torch.full((3,), 0.1), atol=1e-3, rtol=0)
+    rows = torch.arange(3)
+    for turn in range(60):
+        blind = torch.full((3,), turn % 2 == 0)
+        # Row 0: the gradient is right. Row 1: chance is. Row 2: nothing counted.
+        record = recorded(record, blind, rows < 2, torch.where(rows == 1, blind, ~blind))
+    honest, misleading, unknown = blind_share(record, 0.1).tolist()
+    assert honest == pytest.approx(0.1)
+    assert misleading == pytest.approx(0.9)
+    assert unknown == pytest.approx(0.1, abs=1e-3)
+    assert blind_share(record, 0).tolist() == [0, 0, 0]
+    assert blind_share(record, 1).tolist() == [1, 1, 1]
