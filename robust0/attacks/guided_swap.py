@@ -41,8 +41,7 @@ _SHRINK = 1  # moves shrink with this power of the budget left
 class GuidedSwapState(State):
     """The incumbent, the move under trial and what the last look at the incumbent told.
 
-    The incumbent is a list of exactly k sites and their colours; a move puts a site and a colour
-    into some of its slots. Gains are first-order falls of the margin.
+    A move puts sites and colours into slots of the incumbent. Gains are falls of the margin.
     """
 
     sites: Tensor  # (B, k) distinct
@@ -69,25 +68,23 @@ class GuidedSwapState(State):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuidedSwap(Attack[GuidedSwapState | CornerScan]):
-    """Swap painted sites for others the gradient recommends; keep a swap if it lowers the margin.
+    """Swap painted sites for others the gradient recommends; keep what lowers the margin.
 
     robust0's own attack. A *look* is one gradient of the margin at the incumbent; it scores every
     free site painted with its best corner, every used site given back and every used site
     recoloured. Moves are drawn by these scores under Gumbel noise and tried with one forward each,
     until one lowers the margin; then the attack looks again. Every trial corrects the scores of the
     sites it moved by what the margin really did, so that a gradient that lies is soon disbelieved,
-    and a share of the moves ignores the scores altogether: a larger one on images where sites drawn
-    at random lower the margin more often. No single swap is tried twice at the same incumbent;
-    where all that the shortlist offers a slot have failed, sites are drawn from the whole image.
+    and a share of the moves ignores the scores. No single swap is tried twice at one incumbent;
+    where all that the shortlist offers a slot have failed, any site may be drawn.
 
     It starts from the k sites of the largest first-order gain at the clean image. Every image asked
     about differs from the clean one in at most k sites, each of a corner colour. Where k covers the
-    image used sites are recoloured. Where k is one or two, nothing is drawn: corners are tried in
-    the order of what they should gain (:class:`CornerScan`).
+    image used sites are recoloured. ``listing`` hands k of one or two over to :class:`CornerScan`.
     """
 
     kind: ClassVar[str] = "guided-swap"
-    revision: ClassVar[int] = 2
+    revision: ClassVar[int] = 1
     mixed: ClassVar[bool] = True
     efforts: ClassVar[Efforts] = {
         "smoke": {"forwards": 40},
@@ -104,6 +101,8 @@ class GuidedSwap(Attack[GuidedSwapState | CornerScan]):
     explore: Annotated[float, Ge(0), Le(1)] = setting(
         0.1, "share of the moves that ignore the scores, at least"
     )
+    adaptive: bool = setting(False, "let the share of random sites follow their success")
+    listing: bool = setting(False, "at one or two sites, try every corner, the best first")
     recolour: Annotated[float, Ge(0), Le(1)] = setting(0.1, "share of the moves that only recolour")
     widest: Annotated[float, Gt(0), Le(1)] = setting(0.2, "largest move, as a share of the budget")
 
@@ -113,7 +112,7 @@ class GuidedSwap(Attack[GuidedSwapState | CornerScan]):
 
     def start(self, rows: Rows) -> GuidedSwapState | CornerScan:
         """Nothing painted: the first look is at the clean image and chooses the sites."""
-        if CornerScan.can_list(rows):
+        if self.listing and CornerScan.can_list(rows):
             return CornerScan.of(rows, self.forwards)
         clean = rows.threat.view(rows.images)
         count, groups, all_sites = clean.shape
@@ -177,8 +176,9 @@ class GuidedSwap(Attack[GuidedSwapState | CornerScan]):
             better = gap < state.margin
             moved = state.sites.scatter(1, state.move_slots, state.move_sites)
             painted = put(state.colours, state.move_slots, state.move_colours)
-            swapped = (state.move_sites != state.sites.gather(1, state.move_slots)).any(dim=1)
-            state.record = recorded(state.record, ~state.guided, swapped, better)
+            if self.adaptive:
+                swapped = (state.move_sites != state.sites.gather(1, state.move_slots)).any(dim=1)
+                state.record = recorded(state.record, ~state.guided, swapped, better)
             state.sites = torch.where(better[:, None], moved, state.sites)
             state.colours = torch.where(better[:, None, None], painted, state.colours)
             state.margin = torch.where(better, gap, state.margin)
@@ -187,8 +187,7 @@ class GuidedSwap(Attack[GuidedSwapState | CornerScan]):
         else:
             first = state.step == 1
             self._look(state, reply.gradient, first)
-            # What the first look chose has not been seen yet; later ones have, as trials, and are
-            # compared with trials: a call with a gradient may round differently.
+            # Later looks have been seen, as trials, and a call with a gradient may round otherwise.
             known = first | state.margin.isfinite()
             state.margin = torch.where(known, state.margin, gap)
             state.looking = first
@@ -264,7 +263,8 @@ class GuidedSwap(Attack[GuidedSwapState | CornerScan]):
         blind = (state.spread == 0).all(dim=1)
         recolour = chance[:, 0] < max(self.recolour, k / count)
         random_slots = (chance[:, 1] < self.explore) | blind
-        random_sites = (chance[:, 2] < blind_share(state.record, self.explore)) | blind
+        share = blind_share(state.record, self.explore) if self.adaptive else self.explore
+        random_sites = (chance[:, 2] < share) | blind
         left = 1 - state.spent / self.forwards
         most = (wide * left**_SHRINK).clamp(min=1).floor()
         size = (chance[:, 3] * most).floor() + 1

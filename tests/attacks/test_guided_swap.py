@@ -63,7 +63,7 @@ def lead(problem, images):
 @given(
     channels=st.sampled_from([1, 3]),
     unit=st.sampled_from(["pixel", "feature"]),
-    budget=st.integers(3, 20),
+    budget=st.integers(1, 20),
     forwards=st.integers(4, 60),
     explore=st.sampled_from([0.0, 0.3, 1.0]),
     seed=st.integers(0, 1000),
@@ -202,7 +202,7 @@ def test_without_a_gradient_it_searches_at_random(drive, small):
     assert all(outcome.fooled for outcome in outcomes)
 
 
-@pytest.mark.parametrize("k", [3, 4])
+@pytest.mark.parametrize("k", [1, 2])
 def test_no_swap_of_one_site_is_tried_twice_at_an_incumbent(k, linear):
     """On a linear model the first choice is the best, so that every swap fails."""
     problem, threat = linear(10, Threat.of(10), count=6), Threat.of(k)
