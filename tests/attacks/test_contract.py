@@ -246,7 +246,7 @@ def test_state_tensors_are_rows_of_their_own(name, small):
     assert torch.equal(attack.ask(taken), attack.ask(state)[[4, 2]])
 
 
-@each_attack
+@pytest.mark.parametrize("name", battery())
 def test_a_standard_model_falls(name, trained, drive):
     """With a fifth of the pixels free, every attack at effort quick breaks most images."""
     kind, named = battery()[name]
@@ -266,7 +266,7 @@ class Scaled(nn.Module):
         return self.factor * self.network(images)
 
 
-@each_attack
+@pytest.mark.parametrize("name", battery())
 def test_confidence_is_no_defence(name, trained, drive):
     """Margins of 30 and more, where float32's plain cross entropy is zero."""
     kind, named = battery()[name]
