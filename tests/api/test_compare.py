@@ -6,6 +6,7 @@ import sys
 import warnings
 
 import matplotlib as mpl
+import pandas as pd
 import pytest
 import torch
 
@@ -66,6 +67,14 @@ def test_table_plot_save_and_repr(reports, tmp_path, monkeypatch):
     assert "20 common images" in repr(found)
     assert found.verdicts[0] in repr(found)
     assert "<table>" in found._repr_html_()
+
+
+def test_a_table_is_a_data_frame_where_pandas_is_installed(reports):
+    found = robust0.compare(*reports)
+    table = found.table()
+    assert isinstance(table, pd.DataFrame)
+    assert table.to_dict("records") == found.rows()
+    assert (table["B-A"] - (table["B"] - table["A"])).abs().max() < 1e-9
 
 
 def test_a_saved_run_says_the_same_and_an_edited_one_is_refused(reports, tmp_path, capsys):
