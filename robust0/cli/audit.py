@@ -265,8 +265,8 @@ def _conclude(
         require_reliable(fatal, allow, "this audit")
     if decision is not None:
         for check in decision.checks:
-            note(check.message)
-        note(decision.verdict, "bold green" if decision.passed else "bold red")
+            note(check.message, prose=True)
+        note(decision.verdict, "bold green" if decision.passed else "bold red", prose=True)
         github.publish(decision, data_on_stdout=form.is_data)
         raise typer.Exit(decision.exit_code)
 

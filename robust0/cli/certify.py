@@ -159,7 +159,7 @@ def _certify(
         for warning in job.warnings:
             output.warn(warning)
         for text in job.notes:
-            output.note(text)
+            output.note(text, prose=True)
     report: CertificateReport | None = None
     with certify_view(plain=form is ReportFormat.PLAIN, silent=not group.leads) as view:
         for event in certify_run(job, group, resume=resume):
@@ -182,18 +182,21 @@ def _conclude(
 
     results = report.results
     decision = certified_decision(results, certified_floors(results, floors)) if floors else None
-    _write(report, decision, form)
-    output.note(f"report: {folder}/report.html, report.md, report.json")
+    _write(report, decision, form, f"{folder}/report.html")
+    if form.is_data:
+        output.note(f"report: {folder}/report.html, report.md, report.json")
     refuse_broken(results)
     if decision is not None:
         for check in decision.checks:
-            output.note(check.message)
-        output.note(decision.verdict)
+            output.note(check.message, prose=True)
+        output.note(decision.verdict, "bold green" if decision.passed else "bold red", prose=True)
         github.publish(decision, data_on_stdout=form.is_data)
         raise typer.Exit(decision.exit_code)
 
 
-def _write(report: "CertificateReport", decision: "Decision | None", form: ReportFormat) -> None:
+def _write(
+    report: "CertificateReport", decision: "Decision | None", form: ReportFormat, where: str
+) -> None:
     from robust0.certifying.finish import certificate_text
     from robust0.views.certificate import show_certificate
     from robust0.writers.certificate_junit import certificate_junit
@@ -209,4 +212,4 @@ def _write(report: "CertificateReport", decision: "Decision | None", form: Repor
         case ReportFormat.JUNIT:
             sys.stdout.write(certificate_junit(report, decision))
         case _:
-            show_certificate(report, form)
+            show_certificate(report, form, where)

@@ -99,7 +99,7 @@ def _show(outcome: "GateOutcome", form: ReportFormat) -> None:
     from robust0.writers.markdown import gate_markdown
 
     for note in outcome.notes:
-        output.note(note)
+        output.note(note, prose=True)
     for warning in outcome.warnings:
         output.warn(warning)
     if form is ReportFormat.MARKDOWN:

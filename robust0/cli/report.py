@@ -52,4 +52,4 @@ def _certificate(run: Path) -> tuple[Callable[[ReportFormat], None], list[Path]]
     from robust0.writers.certificate import rebuild_certificate_reports
 
     made, paths = rebuild_certificate_reports(run)
-    return lambda form: show_certificate(made, form), paths
+    return lambda form: show_certificate(made, form, str(run / "report.html")), paths

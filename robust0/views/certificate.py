@@ -2,6 +2,7 @@
 
 import csv
 import sys
+from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -10,46 +11,85 @@ from rich.text import Text
 from robust0 import wording
 from robust0.proofs import Bracket, CertificateReport, CertificateResults, CertifiedClassifier
 from robust0.records import Accuracy
-from robust0.views.output import ReportFormat, out, text_out
+from robust0.views.output import ReportFormat, Verbosity, out, text_out
+from robust0.views.report import Column, say_where, shade, tables
+
+_MEANING = (
+    "proved, for this classifier on these images; a wrong answer can be certified too, but does "
+    "not count"
+)
 
 
-def show_certificate(report: CertificateReport, form: ReportFormat) -> None:
-    """Write a certificate to stdout as ``rich``, ``plain`` or ``json``; ``auto``: one of two."""
+def show_certificate(report: CertificateReport, form: ReportFormat, where: str = "") -> None:
+    """Write a certificate to stdout in a form; ``where`` is the page that has all of it."""
     match form.resolved():
         case ReportFormat.JSON:
             sys.stdout.write(report.model_dump_json(by_alias=True, indent=1) + "\n")
         case ReportFormat.TSV:
             _tsv(report)
         case ReportFormat.RICH:
-            draw_certificate(report, out())
+            draw_certificate(report, out(), where=where, full=Verbosity.verbose)
         case _:
-            draw_certificate(report, text_out())
+            draw_certificate(report, text_out(), where=where, full=True)
 
 
-def draw_certificate(report: CertificateReport, console: Console) -> None:
-    """Draw a certificate to the console's width."""
+def draw_certificate(
+    report: CertificateReport, console: Console, *, where: str = "", full: bool = False
+) -> None:
+    """Draw a certificate to the console's width, the answer last; ``full``: with every caveat."""
     results = report.results
+    own, *others = results.classifiers
+    if full:
+        for row in others:
+            _say(console, f"{wording.tidy(row.name)} (a classifier of its own)", "bold")
+            _draw_classifier(results, row, console)
+            console.print()
+    elif others:
+        _say(
+            console, "certified at ... pixels by other rules, each a classifier of its own", "bold"
+        )
+        for table in tables([*_standings(results, others)], console.width):
+            console.print(table)
+        console.print()
+    if results.bracket is not None:
+        _draw_bracket(results, results.bracket, console)
+        console.print()
+    if full:
+        for line in wording.certificate_meaning(results.settings):
+            _say(console, line, "")
+        console.print()
     subject = results.subject
     title = f"{wording.tidy(subject.model)} · {wording.tidy(subject.dataset)} {subject.split}"
     _say(console, f"robust0 certify · {title}", "bold")
     _say(console, wording.certificate_identity(results), "dim")
-    for row in results.classifiers:
-        console.print()
-        own = "the checkpoint's rule" if row is results.headline else "a classifier of its own"
-        _say(console, f"{wording.tidy(row.name)} ({own})", "bold")
-        console.print(_points(results, row, console.width))
-        median = "none" if row.median is None else wording.pixels(row.median)
-        _say(
-            console, f"half of all images are certified at: {median}; {wording.trials(row)}", "dim"
-        )
-        if row.abstained:
-            _say(console, f"abstains on {row.abstained:,} images", "dim")
-    if results.bracket is not None:
-        console.print()
-        _draw_bracket(results, results.bracket, console)
-    console.print()
-    for line in wording.certificate_meaning(results.settings):
-        _say(console, line, "")
+    _draw_classifier(results, own, console)
+    if not full:
+        _say(console, _MEANING, "yellow")
+    say_where(console, where)
+
+
+def _draw_classifier(
+    results: CertificateResults, row: CertifiedClassifier, console: Console
+) -> None:
+    console.print(_points(results, row, console.width))
+    median = "none" if row.median is None else wording.pixels(row.median)
+    _say(console, f"half of all images are certified at: {median}", "dim")
+    broken = any(trial.broken for trial in row.trials)
+    _say(console, wording.trials(row), "bold red" if broken else "dim")
+    if row.abstained:
+        _say(console, f"abstains on {row.abstained:,} images", "dim")
+
+
+def _standings(
+    results: CertificateResults, rows: Sequence[CertifiedClassifier]
+) -> Iterator[Column]:
+    yield Column("rule", tuple(wording.tidy(row.name, 20) for row in rows), right=False)
+    yield Column("clean", tuple(wording.percent(row.clean) for row in rows))
+    found = [
+        {point.pixels: wording.percent(point.certified) for point in row.points} for row in rows
+    ]
+    for count in results.settings.pixels:
+        yield Column(f"{count:,}", tuple(shares.get(count, "-") for shares in found))
 
 
 def _points(results: CertificateResults, row: CertifiedClassifier, width: int) -> Table:
@@ -68,7 +108,8 @@ def _points(results: CertificateResults, row: CertifiedClassifier, width: int) -
     ]
     for name, share, wrong in rows:
         bar = Text("━" * round(room * share.share), style="green")
-        table.add_row(name, wording.percent(share), wording.interval(share), wrong, bar)
+        number = Text(wording.percent(share), style=f"bold {shade(share.share)}" if wrong else "")
+        table.add_row(name, number, wording.interval(share), wrong, bar)
     return table
 
 

@@ -20,7 +20,7 @@ from robust0.events import AuditEvent
 from robust0.views.audit import LiveAuditView, PlainAuditView, Remaining, height_of
 from robust0.views.harden import clock
 from robust0.views.live import View, fitting_view
-from robust0.wording import interval, percent, pixels, tidy
+from robust0.wording import interval, percent, pixels, shell, tidy
 
 Shown = CertifyEvent | AuditEvent
 
@@ -29,7 +29,9 @@ def certify_view(
     *, plain: bool = False, silent: bool = False
 ) -> AbstractContextManager[View[Shown]]:
     """The view that fits where stderr goes, or plain lines, or nothing."""
-    return fitting_view(LiveCertifyView, PlainCertifyView, lines=plain, silent=silent)
+    return fitting_view(
+        LiveCertifyView, PlainCertifyView, lines=plain, silent=silent, transient=True
+    )
 
 
 class LiveCertifyView:
@@ -42,7 +44,7 @@ class LiveCertifyView:
         self._trial: TrialProgress | None = None
         self._audit: LiveAuditView | None = None
         self._left: float | None = None
-        self._last = ""
+        self._last, self._cut = "", False
 
     def show(self, event: Shown) -> None:
         """Take one event."""
@@ -57,10 +59,14 @@ class LiveCertifyView:
             case TrialProgress():
                 self._trial = event
             case CertifyFinished():
-                self._last = ending(event)
+                self._last, self._cut = ending(event), event.interrupted is not None
             case _:
                 self._audit = self._audit or LiveAuditView()
                 self._audit.show(event)
+
+    def last_words(self) -> Text | None:
+        """What must stay on the screen when the rest has gone: how to go on."""
+        return Text(self._last, style="bold") if self._cut else None
 
     def __rich_console__(
         self, console: Console, options: ConsoleOptions
@@ -176,7 +182,7 @@ def trial_line(event: TrialProgress) -> str:
 def ending(event: CertifyFinished) -> str:
     """How the run ended."""
     if event.interrupted is not None:
-        return f"interrupted; go on with robust0 certify --resume {tidy(event.path or '')}"
+        return f"interrupted; go on with {shell('certify', '--resume', event.path or '')}"
     return f"finished in {tidy(event.path)}" if event.path else "finished"
 
 

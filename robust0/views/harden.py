@@ -48,7 +48,7 @@ class LiveTrainView:
         self._alarm: str | None = None
         self._watching: Watching | None = None
         self._last = ""
-        self._price = ""
+        self._end: Text | None = None
 
     def show(self, event: TrainEvent) -> None:
         """Take one event."""
@@ -69,7 +69,7 @@ class LiveTrainView:
             case Saved():
                 self._last = f"saved {event.path}"
             case TrainFinished():
-                self._last, self._price = ending(event), price(event)
+                self._last, self._end = "", conclusion(event)
             case _:
                 assert_never(event)
 
@@ -97,8 +97,10 @@ class LiveTrainView:
         yield from self._light(self._start)
         if self._last:
             yield Text(self._last, style="dim")
-        if self._price:
-            yield Text(self._price, style="bold yellow")
+
+    def last_words(self) -> Text | None:
+        """Where the run is and how to go on, below the picture: paths are not broken there."""
+        return self._end
 
     def _bars(self, start: TrainStarted, width: int) -> Table:
         step, total = self._at, start.epochs * start.steps_per_epoch
@@ -189,11 +191,12 @@ class PlainTrainView:
 def heading(event: TrainStarted) -> str:
     """One line that names the run."""
     processes = f" · {event.processes} processes" if event.processes > 1 else ""
+    epochs = f"{event.epochs} epochs" if event.epochs != 1 else "1 epoch"
     left = event.images - event.steps_per_epoch * event.batch
     over = f" ({left:,} left over, different ones in every epoch)" if left else ""
     return (
         f"robust0 harden · {event.title} · {event.images:,} images · "
-        f"{event.epochs} epochs of {event.steps_per_epoch} x {event.batch}{over}{processes}"
+        f"{epochs} of {event.steps_per_epoch} x {event.batch}{over}{processes}"
     )
 
 
@@ -234,6 +237,14 @@ def reserved(event: EpochDone) -> str:
         f"{event.images} reserved images: clean {event.clean:.1%}{attacked}, "
         f"probe {event.probe:.1%} ({event.probe_name})"
     )
+
+
+def conclusion(event: TrainFinished) -> Text:
+    """The end of a run in colour."""
+    text = Text(ending(event), style="dim" if event.interrupted is None else "bold")
+    if cost := price(event):
+        text = Text("\n").join((text, Text(cost, style="bold yellow")))
+    return text
 
 
 def ending(event: TrainFinished) -> str:

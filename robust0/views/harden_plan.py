@@ -25,7 +25,7 @@ def show_training_plan(event: TrainPlanned, *, runs: int = 1, as_data: bool = Fa
             grid.add_row(name, Text(value))
         out().print(grid)
     else:
-        note(f"this takes {cost(event, runs)}")
+        note(f"this takes {cost(event, runs)}", prose=True)
     seconds = runs * (event.training_seconds + event.watching_seconds)
     if event.device == "cpu" and seconds > LONG:
         warn(

@@ -103,10 +103,17 @@ def err() -> Console:
     return _SafeConsole(file=sys.stderr, highlight=False)
 
 
-def note(text: str, style: str = "") -> None:
-    """Say something beside the data; not with ``--quiet``."""
+def note(text: str, style: str = "", *, prose: bool = False) -> None:
+    """Say something beside the data; not with ``--quiet``.
+
+    Args:
+        text: what.
+        style: of the text.
+        prose: a terminal may break it between words; paths and commands must stay whole.
+    """
     if not Verbosity.quiet:
-        err().print(Text(text, style=style), soft_wrap=True)
+        console = err()
+        console.print(Text(text, style=style), soft_wrap=not (prose and console.is_terminal))
 
 
 def loading(command: str) -> None:

@@ -102,8 +102,7 @@ def _draw_caveat_line(report: Report, console: Console, where: str) -> None:
     if other:
         line.append(f"; doubts: {', '.join(other)}", style="yellow")
     console.print(line)
-    if where:
-        _say(console, f"all of it: {where}", "dim")
+    say_where(console, where)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,9 +189,7 @@ def _numbers(report: Report, width: int) -> RenderableType:
     for result in results.budgets:
         for name, robust in wording.headline(result):
             label = f"{name}, {_allowed(result)}" if width >= 50 else f"{name} @{result.budget}"
-            colour = "green" if robust.share >= _GOOD else "yellow"
-            colour = colour if robust.share >= _FAIR else "red"
-            share = Text(f"≤ {wording.percent(robust)}", style=f"bold {colour}")
+            share = Text(f"≤ {wording.percent(robust)}", style=f"bold {shade(robust.share)}")
             grid.add_row(Text(label, style="bold"), share, wording.interval(robust))
     return grid
 
@@ -211,6 +208,17 @@ def _curve(report: Report, width: int, most: int) -> RenderableType:
             share = wording.percent(point.robust)
             grid.add_row(label, share, wording.interval(point.robust), bar)
     return grid
+
+
+def shade(share: float) -> str:
+    """How good a robust or certified accuracy is."""
+    return "green" if share >= _GOOD else "yellow" if share >= _FAIR else "red"
+
+
+def say_where(console: Console, page: str) -> None:
+    """Point to the page; a terminal may break the line, the text has no break to be copied."""
+    if page:
+        console.print(Text(f"all of it: {page}", style="dim"), soft_wrap=True)
 
 
 def _allowed(result: BudgetResult) -> str:

@@ -21,7 +21,7 @@ from robust0.events import (
 )
 from robust0.views.chart import block_curve, line_chart
 from robust0.views.curves import curves, draw_curves
-from robust0.views.harden import LiveTrainView, PlainTrainView, clock, price
+from robust0.views.harden import LiveTrainView, PlainTrainView, clock, heading, price, train_view
 from robust0.views.harden_plan import show_training_plan
 
 STARTED = TrainStarted("net · fast-ls-l0 · toy", 900, 4, 10, 0, 64, 1, ("patch_size=2",), "a probe")
@@ -121,8 +121,40 @@ def test_fine_tuning_says_what_it_did_and_warns_of_what_it_cost():
     view = LiveTrainView(Clock())
     for event in (STARTED, TrainFinished("a", 7, None, None, change)):
         view.show(event)
-    assert "fell by 19.0 points" in screen(view, 200)
+    assert "fell by 19.0 points" in view.last_words().plain
     assert price(TrainFinished("a", 7, None, None, replace(change, clean=0.8))) == ""
+
+
+def test_the_end_stands_below_the_picture_with_paths_in_one_piece(monkeypatch):
+    folder = "runs/" + 70 * "a-" + "b"
+    monkeypatch.setattr("robust0.views.live.err", lambda: console)
+    for signal, words, style in (
+        (None, f"finished after 12 steps in {folder}", "2"),
+        (2, f"interrupted at step 12; go on with robust0 harden --resume {folder}", "1"),
+    ):
+        console = Console(
+            file=io.StringIO(), width=60, force_terminal=True, color_system="standard"
+        )
+        with train_view() as view:
+            for event in (STARTED, Ticked(12), STEP, TrainFinished(folder, 12, None, signal)):
+                view.show(event)
+        last = console.file.getvalue().splitlines()[-1]
+        assert f"\x1b[{style}m{words}\x1b[0m" in last
+
+
+def test_an_epoch_is_one():
+    assert "1 epoch of 10 x 64" in heading(replace(STARTED, epochs=1))
+
+
+@pytest.mark.parametrize(("terminal", "lines"), [(True, 2), (False, 1)])
+def test_the_cost_is_not_broken_within_a_word(terminal, lines, monkeypatch):
+    plan = TrainPlanned("net", "cpu", 900, 1, 7, 128, 1, 7.0, 20.0, ())
+    console = Console(file=io.StringIO(), width=60, force_terminal=terminal)
+    monkeypatch.setattr("robust0.views.output.err", lambda: console)
+    show_training_plan(plan)
+    said = console.file.getvalue()
+    assert len(said.splitlines()) == lines
+    assert "overfitting watch" in " ".join(said.split())
 
 
 def test_a_run_of_days_on_a_cpu_is_announced_with_a_smaller_recipe(capsys):
