@@ -21,6 +21,7 @@ from robust0.cli.harden import harden
 from robust0.cli.helping import (
     OTHER_WORDS,
     GroupedCommand,
+    TellingGroup,
     attack_names,
     examples,
     method_list,
@@ -33,6 +34,7 @@ from robust0.views import output
 
 app = typer.Typer(
     name="robust0",
+    cls=TellingGroup,
     help="Harden, audit and certify image classifiers against sparse (l0) attacks.",
     epilog="Exit codes: 0 ok, 1 gate failed, 2 your mistake, 3 evaluation failed, "
     "4 evaluation unreliable (--strict), 130/143 interrupted. ROBUST0_DEBUG=1 shows tracebacks.",

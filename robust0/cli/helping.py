@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from typer.core import TyperCommand, TyperOption
+import typer
+from typer.core import TyperCommand, TyperGroup, TyperOption
 
 # Words of other tools, and what they mean here.
 OTHER_WORDS = {
@@ -27,6 +28,17 @@ PANELS = {
 def examples(*lines: str) -> str:
     """The end of a help text: one example per line."""
     return "\n\n".join(("Examples:", *lines))
+
+
+class TellingGroup(TyperGroup):
+    """Commands after whose Ctrl-C something can be said: Typer itself would end in silence."""
+
+    def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - click's own
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as pressed:
+            raise typer.Abort from pressed
 
 
 class GroupedCommand(TyperCommand):

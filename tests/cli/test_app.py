@@ -103,9 +103,9 @@ def test_ctrl_c_is_130(monkeypatch, capsys):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("robust0.cli.app.app", interrupted)
-    assert run([]) == 130
-    assert "interrupted" in capsys.readouterr().err
+    monkeypatch.setattr("robust0.cli.recipe.table", interrupted)
+    assert run(["recipe", "list"]) == 130
+    assert capsys.readouterr().err == "error: interrupted\n"
 
 
 def test_no_colour_without_a_terminal_or_with_no_color():
