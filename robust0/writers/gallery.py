@@ -12,7 +12,7 @@ from robust0.auditing.known import hits_within
 from robust0.auditing.rundata import RunData
 from robust0.records import CLEAN, Verdict, configured
 from robust0.units import counted
-from robust0.wording import class_name, class_names, tidy
+from robust0.wording import class_name, tidy
 from robust0.writers.picture import changed_picture, data_uri
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def gallery_of(run: RunData) -> Gallery:
         for image in hits.get(attack, ()):
             broken_by[image].append(place)
     fallen, standing = shown_attempts(run)
-    names = class_names(results)
+    names = {label: tidy(name, 60) for label, name in enumerate(run.info.facts.class_names)}
     cards: list[Example] = []
     for chosen in (fallen, standing):
         size = 0

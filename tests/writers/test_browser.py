@@ -174,6 +174,15 @@ def test_a_phone_scrolls_tables_not_the_page(written, dark):
             "[...document.querySelectorAll('.scroll')].some((b) => b.scrollWidth > b.clientWidth)"
         )
         assert browser.ask(wide)
+        # What a table is about is read without scrolling, and no name is broken to pieces.
+        box = ".map((one) => one.getBoundingClientRect())"
+        captions = browser.ask(
+            f"[...document.querySelectorAll('caption span')]{box}.map((b) => b.right)"
+        )
+        assert captions
+        assert max(captions) < 420
+        kinds = browser.ask(f"[...document.querySelectorAll('td.text')]{box}.map((b) => b.width)")
+        assert min(kinds) > 90
         paper = browser.ask("getComputedStyle(document.body).backgroundColor")
         assert paper == ("rgb(15, 18, 24)" if dark else "rgb(246, 247, 249)")
 

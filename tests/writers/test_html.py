@@ -17,7 +17,7 @@ from robust0.writers.artefacts import write_all
 from robust0.writers.gallery import MOST, gallery_of, shown_attempts
 from robust0.writers.html import render
 from robust0.writers.picture import changed_picture, curve_svg, data_uri, ticks
-from tests.auditing.factory_report import Recipe, make_report, make_run
+from tests.auditing.factory_report import Recipe, clean_pixels, make_report, make_run
 
 HOSTILE = (
     """'"></style></script><script>alert(1)</script>""",
@@ -257,6 +257,13 @@ def test_examples_are_the_worst_first_then_survivors(tmp_path):
         changed = (pixels_of(card.adversarial) != clean).any(axis=0).sum()
         assert changed <= int(card.changed.split()[0])
         assert (card.name != card.prediction) == card.fell
+
+
+def test_an_answer_without_an_image_of_its_own_has_a_name(tmp_path):
+    pixels, _ = clean_pixels(Recipe(images=20))
+    recipe = Recipe(images=20, budgets=(9,), pixels=pixels, labels=np.ones(20, int))
+    cards = gallery_of(read_run(make_run(tmp_path / "run", recipe))).cards
+    assert {card.prediction for card in cards if card.fell} == {"cat"}
 
 
 def test_a_gallery_is_capped_spread_over_classes_and_says_so(tmp_path):
