@@ -178,3 +178,25 @@ class Certificate(CertificateReport):
     """What :func:`robust0.certify` returns: the report, and the proof of every image."""
 
     proofs: tuple[Proof, ...] = Field(exclude=True, repr=False, description="in order of images")
+
+    def __repr__(self) -> str:
+        results = self.results
+        subject, headline = results.subject, results.headline
+        shown = {"clean": headline.clean}
+        shown |= {
+            f"certified at {point.pixels:,}": point.certified
+            for point in headline.points
+            if point.pixels in results.settings.pixels
+        }
+        wide = max(map(len, shown))
+        lines = [
+            f"{subject.model} · {subject.dataset} {subject.split}, {subject.images:,} images",
+            f"{results.settings.kind} certificate, {headline.name}; changed pixels",
+        ]
+        lines += [
+            f"{name:{wide}}  {share.share:7.1%}  ({100 * share.low:.1f} - {100 * share.high:.1f})"
+            for name, share in shown.items()
+        ]
+        return "Certificate: " + "\n  ".join(lines)
+
+    __str__ = __repr__

@@ -22,6 +22,26 @@ from robust0.recipes.tree import (
 from robust0.recipes.yaml_source import read_text
 from robust0.registry import OWN
 
+# Options that say a value of the recipe: messages name what was typed.
+_OPTIONS = {
+    "dataset.name": "--data",
+    "training.method": "--method",
+    "training.inner.steps": "--steps",
+    "training.epochs": "--epochs",
+    "training.images": "--train-images",
+    "training.batch_size": "--batch-size",
+    "training.seed": "--seed",
+    "model.pretrained": "--pretrained",
+    "audit.mode": "--mode",
+    "audit.effort": "--effort",
+    "audit.images": "--images",
+    "audit.attacks": "--attacks",
+    "audit.seed": "--seed",
+    "audit.tolerance": "--tolerance",
+    "audit.max_passes": "--max-passes",
+    "audit.max_minutes": "--max-minutes",
+}
+
 
 def overlay(lower: Branch, upper: Branch) -> Branch:
     """The upper layer over the lower one, without what the upper layer makes void.
@@ -101,7 +121,7 @@ def command_line(
     if model is not None:
         layer = {"model": {"name": Leaf(model, Origin("--model"))}}
     for key, value in changes.items():
-        origin = Origin("--set", file=f"--set {key}")
+        origin = Origin("--set", file=_OPTIONS.get(key, f"--set {key}"))
         layer = merge(layer, _placed(tuple(key.split(".")), grow(value, origin)))
     for text in overrides:
         layer = merge(layer, _assignment(text))

@@ -252,6 +252,11 @@ def test_python_certifies_without_files(toy, one):
         assert (mine.points, mine.clean, mine.radii) == (its.points, its.clean, its.radii)
     assert (events[-1].report.results, events[-1].report.run) == (made.results, made.run)
     assert [proof.image for proof in made.proofs] == list(range(96))
+    lines = repr(made).splitlines()
+    assert len(lines) == 6  # what it is, clean and three budgets, not the whole document
+    assert lines[-1].split()[:3] == ["certified", "at", "4"]
+    assert f"{made.results.headline.points[3].certified.share:.1%}" in lines[-1]
+    assert str(made) == repr(made)
 
 
 def test_a_run_that_does_not_add_up_is_refused(one, ground, capfd):
