@@ -113,7 +113,7 @@ def test_certificates_name_a_partition_by_its_kind():
     assert PartitionVoteNotes(stride=4).split(8, 8).kind == "strided"
     assert PartitionVoteNotes(partition="walking", views=4).split(8, 8).kind == "walking"
     assert PartitionVoteNotes(partition="random", views=4).split(8, 8).kind == "random"
-    path = Path(__file__).parents[2] / "model_zoo/cifar10-votes25-e60.radii.json"
+    path = Path(__file__).parents[2] / "model_zoo/cifar10-votes25-e120.radii.json"
     stored = json.loads(path.read_text())["settings"]
     stored["details"]["partition"] = "StridedPartition"
     assert CertifySettings.model_validate(stored).details["partition"] == "strided"

@@ -21,7 +21,7 @@ from tests.auditing.factory_report import Recipe, clean_pixels, make_run
 FIRST = Recipe(breaks=lambda image, attack, budget: image % 4 == 0)
 SECOND = Recipe(breaks=lambda image, attack, budget: image % 5 == 0, model="other.safetensors")
 LOW, HIGH = -13.633326603733536, 23.178911660102994
-VOTES = "cifar10-votes25-e60", "cifar10-votes64-e45"
+VOTES = "cifar10-votes25-e120", "cifar10-votes64-e80"
 
 
 def compared(*sources):

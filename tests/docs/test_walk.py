@@ -15,7 +15,7 @@ from tests.docs.pages import PAGES, commands
 HARDENED, OVERFITTED, VOTING = (
     "cifar10-w16-e10-fast-ls-l0",
     "cifar10-w16-e10-sparse-at",
-    "cifar10-votes25-e60",
+    "cifar10-votes25-e120",
 )
 FEW = "--data sample --images 4"
 OWN = "audit weights.safetensors --factory my_package.nets:make --data npz:my.npz --eps 3"

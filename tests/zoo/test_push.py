@@ -19,7 +19,7 @@ from tests.zoo.hub_server import TOKEN, Hub
 
 # huggingface_hub hands files to its HTTP library in a way that this one deprecates.
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")
-REPO, VOTES = "me/net", "cifar10-votes25-e60"
+REPO, VOTES = "me/net", "cifar10-votes25-e120"
 TARGET = f"hf-hub:{REPO}"
 
 
