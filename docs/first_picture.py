@@ -34,7 +34,7 @@ def main() -> None:
     names = data.class_names
     reports = {
         name: robust0.audit(
-            robust0.load(zoo_id), images, labels, eps=PIXELS, attacks=ATTACKS.split(",")
+            robust0.load(zoo_id), images, labels, eps=PIXELS, attacks=ATTACKS
         )
         for name, zoo_id in MODELS.items()
     }
