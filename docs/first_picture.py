@@ -33,9 +33,7 @@ def main() -> None:
     images, labels = data.images(torch.arange(IMAGES)), data.labels[:IMAGES]
     names = data.class_names
     reports = {
-        name: robust0.audit(
-            robust0.load(zoo_id), images, labels, eps=PIXELS, attacks=ATTACKS
-        )
+        name: robust0.audit(robust0.load(zoo_id), images, labels, eps=PIXELS, attacks=ATTACKS)
         for name, zoo_id in MODELS.items()
     }
     plain, hard = (reports[name] for name in MODELS)
@@ -45,15 +43,16 @@ def main() -> None:
     figure, axes = plt.subplots(1, 4, figsize=(10, 3.1), dpi=110)
     for pair, (name, zoo_id) in zip((axes[:2], axes[2:]), MODELS.items(), strict=True):
         report, score = reports[name], find_card(zoo_id, None).card.score("worst-case")
-        attacked = report.adversarial()[row]
+        attacked = report.adversarial(closest=True)[row]
+        changed = int((attacked != images[row]).any(dim=0).sum())
         with torch.no_grad():
             said = int(robust0.load(zoo_id)(attacked[None]).argmax())
         for axis, image, title in (
             (pair[0], images[row], f"clean: {names[int(labels[row])]}"),
-            (pair[1], attacked, f"{PIXELS} pixels changed: {names[said]}"),
+            (pair[1], attacked, f"{changed} pixels changed: {names[said]}"),
         ):
             axis.imshow(image.permute(1, 2, 0).clamp(0, 1), interpolation="nearest")
-            wrong = title.startswith(str(PIXELS)) and said != int(labels[row])
+            wrong = axis is pair[1] and said != int(labels[row])
             axis.set_title(title, fontsize=10, color="#b3261e" if wrong else "#1b6e3c")
             axis.set_xticks([])
             axis.set_yticks([])

@@ -119,17 +119,23 @@ class AuditReport:
         )
         return torch.tensor([verdict.prediction for verdict in known])
 
-    def adversarial(self, attack: str = wording.WORST_CASE, eps: Amount | None = None) -> Tensor:
+    def adversarial(
+        self, attack: str = wording.WORST_CASE, eps: Amount | None = None, *, closest: bool = False
+    ) -> Tensor:
         """(N, C, H, W): each image as the attack broke it; unchanged where it did not.
 
-        Of several attacks, the hit that changes the least.
+        Of several attacks, the hit that changes the least. With ``closest``, images that stand are
+        shown with the attempt at this budget that left the smallest margin, if there was one.
         """
         budget, made = self._budget(eps), self.images.clone()
         for image in range(len(self._data)):
             keys = [(budget, name, image) for name in self._members(attack)]
-            hits = [key for key in keys if key in self.verdicts and self.verdicts[key].fooled]
-            if hits:
-                best = min(hits, key=lambda key: self.verdicts[key].needed)
+            tried = [key for key in keys if key in self._run.attempts.found]
+            hits = [key for key in tried if self.verdicts[key].fooled]
+            best = min(hits, key=lambda key: self.verdicts[key].needed, default=None)
+            if best is None and closest:
+                best = min(tried, key=lambda key: self.verdicts[key].margin, default=None)
+            if best is not None:
                 painted = self._run.attempts.paint(best, self.images[image].numpy())
                 made[image] = torch.from_numpy(painted)
         return made

@@ -52,6 +52,13 @@ def test_verdicts_and_adversarial_images_are_tensors_that_agree(toy, report):
         assert torch.equal(answers(toy, broken) == labels, robust)
         assert int((broken != images).any(dim=1).sum(dim=(1, 2)).max()) <= eps
         assert torch.equal(broken[robust], images[robust])
+        tried = report.adversarial(eps=eps, closest=True)
+        assert torch.equal(tried[~robust], broken[~robust])
+        changed = (tried[robust] != images[robust]).any(dim=1).sum(dim=(1, 2))
+        assert 0 < int(changed.max()) <= eps
+        # What stands at the larger budget is not attacked at the smaller one again.
+        assert eps == 4 or int(changed.min()) > 0
+        assert torch.equal(answers(toy, tried[robust]), labels[robust])
     single = report.robust("sparse-rs", eps=8)
     assert int(single.sum()) == report.accuracy("sparse-rs", eps=8).count
     fooled = single.logical_not() & right
