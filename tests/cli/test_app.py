@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from robust0 import __version__
+from robust0.__main__ import main as entrance
 from robust0.cli.app import run
 from robust0.errors import EvaluationError, RunError, UnreliableError
 
@@ -133,3 +134,17 @@ def test_a_reader_that_leaves_early_is_no_error():
 def test_completion_is_offered():
     done = robust0("--show-completion", "bash", _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1")
     assert "robust0" in done.stdout
+
+
+def test_ctrl_c_while_the_command_line_loads_is_answered(monkeypatch, capsys):
+    class Impatient:
+        def find_spec(self, name, path=None, target=None):
+            if name == "robust0.cli.app":
+                raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "robust0.cli.app")
+    monkeypatch.setattr(sys, "meta_path", [Impatient(), *sys.meta_path])
+    with pytest.raises(SystemExit) as end:
+        entrance()
+    assert end.value.code == 130
+    assert capsys.readouterr().err == "error: interrupted\n"
