@@ -26,15 +26,24 @@ def test_silence_is_measured_by_the_leaders_own_clock(tmp_path):
         signs.look([1])
 
 
+def wait_for_a_sign(sign, old):
+    """A count other than the old one; a file that is just being written is empty."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        found = sign.read_text() if sign.exists() else ""
+        if found not in ("", old):
+            return found
+        time.sleep(0.005)
+    raise AssertionError("the process has stopped beating")
+
+
 def test_processes_beat_while_they_work(tmp_path, monkeypatch):
     monkeypatch.setattr(heartbeat, "BEAT_SECONDS", 0.01)
     sign = tmp_path / "parts" / "alive-1"
     with beating(tmp_path, 1):
         sign.parent.mkdir()  # not there yet when it begins
-        time.sleep(0.1)
-        first = sign.read_text()
-        time.sleep(0.1)
-        assert sign.read_text() != first
+        first = wait_for_a_sign(sign, "")
+        assert wait_for_a_sign(sign, first)
     last = sign.read_text()
     time.sleep(0.05)
     assert sign.read_text() == last
