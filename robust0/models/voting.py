@@ -1,12 +1,13 @@
 """Classifiers that can be certified: an inner network that sees parts of an image, and a rule.
 
 The inner network takes C + 1 channels, hidden pixels at zero, the last channel marking real ones.
-Every call of it has one fixed number of rows, short tails padded, so that the answer about a part
-does not depend on the company of its call.
+The answer about a part does not depend on the company of its call: the views of an image are one
+call, other parts are seen in calls of one fixed number of rows, short tails padded.
 """
 
 import hashlib
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import ClassVar, Literal
 
 import torch
@@ -24,7 +25,7 @@ Rule = Literal["plurality", "run-off", "soft"]
 Purpose = Literal["choose", "bound", "answer"]
 
 _EXACT = 2**24  # float32 holds every integer up to here
-_ROWS = 4  # images whose views make one call: as quick as 16, and less padding
+_ROWS = 4  # masked images that make one call, at least
 _SMOOTH = 0.9  # of the distance between two integer scores, for what breaks their ties
 _FIRST = {"choose": 0, "bound": 1 << 28, "answer": 1 << 29}  # where a purpose's samples begin
 
@@ -103,13 +104,27 @@ class ViewVoting(Certifiable):
 
     def view_logits(self, images: Tensor) -> Tensor:
         """(B, T, K) float32: what the network says of each view."""
-        views = self.partition.split(images)
-        count = views.shape[1]
-        flat = views.flatten(0, 1)
-        logits = self._in_rows(flat, _ROWS * count)
+        views, answer = self.partition.split(images), self._answering(images)
+        # SAFETY: one image per call. Products of matrices may round a row by its place among them.
+        logits = [answer(of_one) for of_one in views]
         if self.mirror:
-            logits = logits + self._in_rows(flat.flip(3), _ROWS * count)
-        return logits.view(-1, count, self.classes)
+            mirrored = (answer(of_one) for of_one in views.flip(4))
+            logits = [one + other for one, other in zip(logits, mirrored, strict=True)]
+        return torch.stack(logits) if logits else images.new_zeros(0, views.shape[1], self.classes)
+
+    def _answering(self, images: Tensor) -> Callable[[Tensor], Tensor]:
+        """The network, or its quicker form where weights stand still and need no gradient."""
+        network = self.network
+        wanted = torch.is_grad_enabled() and any(w.requires_grad for w in network.parameters())
+        narrow = torch.is_autocast_enabled(images.device.type)
+        settled = getattr(network, "settled", None)
+        ask = network if settled is None or network.training or wanted or narrow else settled()
+
+        def answer(views: Tensor) -> Tensor:
+            logits: Tensor = ask(views.contiguous(memory_format=torch.channels_last))
+            return logits.float()
+
+        return answer
 
     def decide(self, view_logits: Tensor) -> CertifiedAnswer:
         """The label and its certified radius under the rule, in integers."""

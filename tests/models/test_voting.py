@@ -69,9 +69,36 @@ def test_what_a_search_climbs_has_the_argmax_of_the_votes(rule):
         assert len(climbed.unique(dim=0)) > len(model(images).unique(dim=0))
 
 
+def quick_voting() -> ViewVoting:
+    """Views of 4x4 pixels, for which the network has a quicker form."""
+    with seeded("quick"):
+        inner = timm.create_model("viewnet", num_classes=CLASSES, widths=[96], depths=[1])
+    partition = StridedPartition(height=8, width=8, stride=2)
+    return ViewVoting(inner.eval(), partition, "plurality", CLASSES)
+
+
+def test_the_quicker_form_of_a_network_is_used_where_weights_want_no_gradient():
+    model, images = quick_voting(), pictures(3)
+    plain = torch.stack([model.network(views) for views in model.partition.split(images)])
+    with torch.no_grad():
+        quick = model.view_logits(images)
+    assert torch.allclose(quick, plain, atol=1e-4 * plain.std().item())
+    assert not torch.equal(quick, plain)
+    learning = model.view_logits(images)
+    assert torch.equal(learning, plain)
+    learning.sum().backward()
+    assert all(weight.grad is not None for weight in model.network.parameters())
+    frozen = model.requires_grad_(False)
+    assert torch.equal(frozen.view_logits(images), quick)
+    model.train()
+    with torch.no_grad():
+        assert not torch.allclose(model.view_logits(images), plain, atol=1e-2)  # batch statistics
+
+
+@pytest.mark.parametrize("make", [voting, quick_voting])
 @torch.no_grad()
-def test_a_view_does_not_depend_on_the_company_of_its_call():
-    model, images = voting(), pictures(33)
+def test_a_view_does_not_depend_on_the_company_of_its_call(make):
+    model, images = make(), pictures(33)
     together = model.view_logits(images)
     alone = torch.cat([model.view_logits(images[i : i + 1]) for i in range(33)])
     assert torch.equal(together, alone)

@@ -25,17 +25,9 @@ class StillBatchNorm2d(nn.BatchNorm2d):
 
     def prepare(self, _: torch.dtype | None) -> None:
         """Work out the two from the statistics, in double precision."""
-        mean, variance = self.running_mean, self.running_var
-        if mean is None or variance is None:
-            raise ValueError("batch normalisation without statistics cannot be settled")
-        factor = (_double(variance) + self.eps).rsqrt()
-        if self.affine:
-            factor = factor * _double(self.weight)
-        summand = -_double(mean) * factor
-        if self.affine:
-            summand = summand + _double(self.bias)
+        factor, summand = line_of(self)
         for name, values in (("factor", factor), ("summand", summand)):
-            shaped = values.to(mean).view(1, -1, 1, 1)
+            shaped = values.to(self.running_mean).view(1, -1, 1, 1)
             self.register_buffer(name, shaped, persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -142,6 +134,18 @@ def search_copies(
             cast("PreparedLayer", module).prepare(narrow)
             shared |= {id(made): made for made in module.buffers() if id(made) not in before}
     return [first, *(copy.deepcopy(first, {**shared}) for _ in range(count - 1))]
+
+
+def line_of(norm: nn.BatchNorm2d) -> tuple[Tensor, Tensor]:
+    """Factor and summand per channel of batch normalisation in eval mode, in double precision."""
+    mean, variance = norm.running_mean, norm.running_var
+    if mean is None or variance is None:
+        raise ValueError("batch normalisation without statistics cannot be settled")
+    factor = (_double(variance) + norm.eps).rsqrt()
+    if norm.affine:
+        factor = factor * _double(norm.weight)
+    summand = -_double(mean) * factor
+    return factor, summand + _double(norm.bias) if norm.affine else summand
 
 
 def _double(values: Tensor) -> Tensor:

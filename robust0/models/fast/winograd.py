@@ -73,9 +73,11 @@ def pays(images: Tensor) -> bool:
 
 def kernels_of(weight: Tensor) -> Tensor:
     """What :func:`convolve` wants for a weight (O, C, 3, 3): (36, C, O)."""
+    results, channels = weight.shape[:2]
     along = torch.tensor(_OF_KERNEL, dtype=torch.float64, device=weight.device)
-    made = torch.einsum("ai,bj,ocij->abco", along, along, weight.detach().double())
-    return made.reshape(_POINTS, *made.shape[2:]).to(weight.dtype).contiguous()
+    entries = weight.detach().double().permute(2, 3, 1, 0).reshape(9, -1)
+    made = torch.kron(along, along) @ entries
+    return made.to(weight.dtype).view(_POINTS, channels, results)
 
 
 def convolve(images: Tensor, kernels: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -88,6 +90,18 @@ def convolve(images: Tensor, kernels: Tensor, bias: Tensor | None = None) -> Ten
     whole = torch.cat([_of_rows(part, kernels, down, across) for part in parts])
     whole = whole[:, :height, :width]
     return (whole if bias is None else whole + bias).permute(0, 3, 1, 2)
+
+
+def convolve_small(maps: Tensor, kernels: Tensor, bias: Tensor) -> Tensor:
+    """The convolution of maps (N, C, 4, 4) with padding 1: one tile each, its margin all zeros.
+
+    The result lies in memory position by position, as the next such convolution wants it.
+    """
+    count, channels = maps.shape[:2]
+    spots = maps.permute(2, 3, 0, 1).reshape(_STEP**2, -1)  # a copy, unless it lies so already
+    products = torch.bmm((_INTO_SMALL @ spots).view(_POINTS, count, channels), kernels)
+    made = (_BACK @ products.view(_POINTS, -1)).view(_STEP, _STEP, count, -1)
+    return made.add_(bias).permute(2, 3, 0, 1)
 
 
 def _tiles(side: int) -> int:
@@ -115,3 +129,5 @@ def _along_both_sides(rows: Sequence[Sequence[float]]) -> Tensor:
 
 
 _INTO, _BACK = _along_both_sides(_OF_TILE), _along_both_sides(_OF_PRODUCTS)  # (36, 36), (16, 36)
+# Of a map of 4x4 the tile's outermost entries are padding.
+_INTO_SMALL = _INTO.view(_POINTS, _TILE, _TILE)[:, 1:-1, 1:-1].reshape(_POINTS, -1)  # (36, 16)

@@ -10,7 +10,7 @@ from torch.nn import functional
 from robust0.auditing.guards import threads_per_call
 from robust0.models.fast.oracle import Oracle, frozen
 from robust0.models.fast.searching import TiledConv2d, search_copies
-from robust0.models.fast.winograd import convolve, kernels_of, pays, suits
+from robust0.models.fast.winograd import convolve, convolve_small, kernels_of, pays, suits
 from robust0.rng import seeded
 
 CPU = torch.device("cpu")
@@ -41,6 +41,21 @@ def test_more_rows_than_are_convolved_together():
         images, weight = torch.randn(37, 4, 16, 16), torch.randn(3, 4, 3, 3)
     answer = convolve(images, kernels_of(weight))
     assert torch.allclose(answer, functional.conv2d(images, weight, padding=1), atol=2e-4)
+
+
+@settings(deadline=None, max_examples=20)
+@given(counts, counts, counts)
+def test_small_maps_are_convolved_one_after_the_other(count, channels, results):
+    """The second convolution is given what the first one leaves in memory, in its layout."""
+    with seeded("small", count, channels, results):
+        maps, bias = torch.randn(count, channels, 4, 4), torch.randn(results)
+        first, second = torch.randn(results, channels, 3, 3), torch.randn(2, results, 3, 3)
+    between = functional.conv2d(maps.double(), first.double(), bias.double(), padding=1)
+    expected = functional.conv2d(between, second.double(), padding=1)
+    made = convolve_small(maps, kernels_of(first), bias)
+    assert torch.allclose(made.double(), between, atol=2e-4)
+    made = convolve_small(made, kernels_of(second), torch.zeros(2))
+    assert torch.allclose(made.double(), expected, atol=2e-3)
 
 
 def test_rounding_of_a_wide_layer():
