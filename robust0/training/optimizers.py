@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol
 from annotated_types import Ge
 
 from robust0.lazy import torch
-from robust0.registry import Positive, Registry, Share, setting
+from robust0.registry import Count, Positive, Registry, Share, setting
 
 if TYPE_CHECKING:
     from torch import nn
@@ -67,6 +67,29 @@ class AdamW:
         return torch.optim.AdamW(groups, lr=self.lr, betas=self.betas, eps=self.eps)
 
 
+@dataclass(frozen=True, slots=True)
+class Muon:
+    """Momentum whose matrices are made orthogonal before they are followed [Jordan24].
+
+    A convolution is a matrix with a row per filter. Biases, normalisation weights, grouped
+    convolutions and the classifier follow gradients with Nesterov's momentum, at a rate of their
+    own.
+    """
+
+    kind: ClassVar[str] = "muon"
+    lr: Positive = setting(0.05, "learning rate before the schedule")
+    momentum: Share = setting(0.9, "momentum, Nesterov's")
+    weight_decay: NonNegative = setting(0.02, "decoupled decay, of matrices alone")
+    rest: Positive = setting(1.0, "rate of all other weights, as a multiple of lr")
+    iterations: Count = setting(5, "Newton-Schulz iterations per update", "[Jordan24]")
+
+    def build(self, network: nn.Module) -> torch.optim.Optimizer:
+        """Matrices and the rest, each in their own way."""
+        from robust0.training.muon import OrthogonalMomentum
+
+        return OrthogonalMomentum(network, self)
+
+
 def _groups(network: nn.Module, decay: float, *, decay_all: bool) -> list[dict[str, Any]]:
     weights = [weight for weight in network.parameters() if weight.requires_grad]
     if decay_all:
@@ -77,4 +100,4 @@ def _groups(network: nn.Module, decay: float, *, decay_all: bool) -> list[dict[s
     ]
 
 
-OPTIMISERS: Registry[Optimiser] = Registry("optimiser", [SGD, AdamW])
+OPTIMISERS: Registry[Optimiser] = Registry("optimiser", [SGD, AdamW, Muon])
