@@ -28,7 +28,7 @@ class CertifyJob:
     device: torch.device
     rows: int  # images per step; no answer depends on it
     threads: int
-    lanes: int  # model calls at once, of the attacks
+    lanes: int  # model calls at once
     attack_rows: int  # images per model call, of the attacks
     trying: tuple[tuple[str, Attack[Any]], ...]  # attacks on the certificates
     tried: tuple[str, ...]  # the classifiers whose certificates they try

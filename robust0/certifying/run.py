@@ -2,8 +2,10 @@
 
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import torch
+from torch import Tensor
 
 from robust0.auditing.guards import enough_memory, searching
 from robust0.auditing.interval import accuracy
@@ -24,7 +26,7 @@ from robust0.distributed import World
 from robust0.events import AuditEvent, AuditFinished
 from robust0.interrupt import Interrupt
 from robust0.models.fast.oracle import Oracle
-from robust0.proofs import Proof, Trial
+from robust0.proofs import Answer, Proof, Trial
 from robust0.records import Accuracy
 
 DRAW_SECONDS = 0.25  # between two progress events
@@ -105,8 +107,7 @@ class _CertifyRun:
                 return
             part = due[start : start + rows]
             index = torch.tensor([self.position[image] for image in part], device=data.device)
-            with torch.no_grad():
-                answers = self.job.certifier.prove(data.images(index), data.ids[index])
+            answers = self._answers(data.images(index), data.ids[index])
             found = [
                 Proof(image=image, label=self.labels[self.position[image]], answers=each)
                 for image, each in zip(part, answers, strict=True)
@@ -123,6 +124,18 @@ class _CertifyRun:
                 return
         if self.world.leads and not self._stopping():
             yield self._progress()
+
+    def _answers(self, images: Tensor, ids: Tensor) -> list[dict[str, Answer]]:
+        """Proofs of some images, in as many threads as there may be model calls at once."""
+        certifier, size = self.job.certifier, -(-len(ids) // self.job.lanes)
+
+        def prove(part: Tensor, names: Tensor) -> list[dict[str, Answer]]:
+            with torch.no_grad():  # a switch of each thread's own
+                return certifier.prove(part, names)
+
+        with ThreadPoolExecutor(self.job.lanes) as threads:
+            found = threads.map(prove, images.split(size), ids.split(size))
+            return [answers for part in found for answers in part]
 
     def _take(self, found: list[Proof]) -> None:
         for proof in found:
