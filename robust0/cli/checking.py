@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from robust0.units import counted
 from robust0.views import output
 
 Files = Annotated[list[Path], typer.Argument(metavar="FILE...", show_default=False)]
@@ -30,8 +31,9 @@ def _check(files: list[Path], faults: Callable[[Path], list[str]]) -> None:
     found = {path: faults(path) for path in dict.fromkeys(files)}
     for lines in found.values():
         sys.stdout.writelines(f"{output.visible(line)}\n" for line in lines)
-    bad = sum(1 for lines in found.values() if lines)
+    bad = [lines for lines in found.values() if lines]
+    looked_at = counted(len(found), "file")
     if bad:
-        output.note(f"{bad} of {len(found)} files: {sum(map(len, found.values()))} faults")
+        output.note(f"{len(bad)} of {looked_at}: {counted(sum(map(len, bad)), 'fault')}")
         raise typer.Exit(2)
-    output.note(f"{len(found)} files without faults")
+    output.note(f"{looked_at} without faults")

@@ -13,7 +13,9 @@ from robust0.models.fast.oracle import frozen
 from robust0.training.job import TrainJob, timetable
 from robust0.training.loop import try_steps
 
-ROWS = 16  # images of a trial step: enough to tell, little enough for a large network on a CPU
+ROWS = 16  # images of a trial step, at least: little enough for a large network on a CPU
+SHORT = 0.5  # seconds of a trial step that has more; small steps would count an update too often
+PASSES = 8  # forwards and backwards of a step, about
 STEPS = 4  # the first one only warms up
 SECONDS = 2.0  # after which no further step is timed
 
@@ -26,7 +28,7 @@ def rehearse(job: TrainJob, processes: int) -> TrainPlanned:
     passes = sum(attack.passes(job.watch.threat, shape, classes) for attack in attacks) or 1
     looks = -(-times.epochs // job.watch.every) + job.fine_tunes
     forward = _seconds_per_forward(job)
-    step = _seconds_per_image(job)
+    step = _seconds_per_image(job, trial_rows(forward))
     return TrainPlanned(
         title=job.title,
         device=job.device.type,
@@ -41,6 +43,11 @@ def rehearse(job: TrainJob, processes: int) -> TrainPlanned:
     )
 
 
+def trial_rows(forward: float) -> int:
+    """Images of a trial step, where a forward of one takes so many seconds."""
+    return max(ROWS, int(SHORT / (PASSES * forward)))
+
+
 def _seconds_per_forward(job: TrainJob) -> float:
     images, network = job.data.images(job.rows[:ROWS]), job.whole()
     with frozen(network), torch.no_grad():
@@ -50,9 +57,9 @@ def _seconds_per_forward(job: TrainJob) -> float:
     return (time.perf_counter() - begun) / len(images)
 
 
-def _seconds_per_image(job: TrainJob) -> float:
+def _seconds_per_image(job: TrainJob, rows: int) -> float:
     """The best of some real steps on a copy: network, method and run directory stay untouched."""
-    size = min(ROWS, job.batch_size, len(job.rows))
+    size = min(rows, job.batch_size, len(job.rows))
     try:
         network, method = copy.deepcopy(job.network), copy.deepcopy(job.method)
     except (RuntimeError, TypeError, AttributeError, NotImplementedError):

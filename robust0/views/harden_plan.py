@@ -29,7 +29,7 @@ def show_training_plan(event: TrainPlanned, *, runs: int = 1, as_data: bool = Fa
     seconds = runs * (event.training_seconds + event.watching_seconds)
     if event.device == "cpu" and seconds > LONG:
         warn(
-            "that is long for a CPU; robust0 harden --recipe quick trains a thin network for ten "
+            "that is long for a CPU; robust0 harden --recipe quick trains a thin network for five "
             "epochs, --epochs and --train-images shorten this one"
         )
 

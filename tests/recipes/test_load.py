@@ -34,8 +34,13 @@ CERTIFIED = (
 )  # no attack is part of their methods
 
 
+MUON = ("quick", "quick-gtsrb", "strong")
+
+
 def test_the_shipped_recipes():
-    assert list_recipes() == (*PAPER, "masks", "quick", "quick-gtsrb", *CERTIFIED[1:])
+    assert list_recipes() == (
+        *PAPER, "masks", "quick", "quick-gtsrb", "strong", *CERTIFIED[1:],
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("name", CERTIFIED)
@@ -55,7 +60,8 @@ def test_every_shipped_recipe_validates_for_every_family(name, model):
     assert resolved.hash == recipe_hash(recipe)
     assert recipe.model.name == (model or recipe.model.name)
     adamw = model is not None and model.startswith(("convnext", "swin", "vit"))
-    assert recipe.training.optimizer.kind == ("adamw" if adamw else "sgd")
+    own = "muon" if name in MUON else "sgd"
+    assert recipe.training.optimizer.kind == ("adamw" if adamw else own)
     assert set(resolved.sources) == set(resolved.flat())
 
 

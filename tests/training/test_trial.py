@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 
+from robust0.training import trial
 from robust0.training.trial import rehearse
 
 
@@ -24,3 +25,16 @@ def test_more_epochs_cost_more_and_more_processes_less(job, monkeypatch):
     monkeypatch.setattr("robust0.training.trial.try_steps", lambda trial: iter([1.9, 1.6]))
     plans = [rehearse(job, 1), rehearse(job, 2)]
     assert [plan.training_seconds for plan in plans] == pytest.approx([0.1 * 320, 0.1 * 256 / 2])
+
+
+@pytest.mark.parametrize(("forward", "rows"), [(1e-4, 625), (1e-3, 62), (0.1, 16)])
+def test_a_quick_network_is_tried_with_larger_steps(forward, rows):
+    assert trial.trial_rows(forward) == rows
+
+
+def test_a_trial_step_is_never_larger_than_a_real_one(job, monkeypatch):
+    seen = []
+    monkeypatch.setattr(trial, "trial_rows", lambda forward: 1000)
+    monkeypatch.setattr(trial, "try_steps", lambda trial: [seen.append(trial.batch_size), 1.0][1:])
+    assert rehearse(job, 1).training_seconds > 0
+    assert seen == [job.batch_size]
