@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 _SHORTEST = 256  # shortlisted sites, or four times the budget if that is more
 _MEMORY = 0.7  # of what trials taught about a site, kept at each look
 _SHRINK = 1  # moves shrink with this power of the budget left
+_WIDEST_BLIND = 0.5  # largest move, as a share of the budget, where random sites do better
 
 
 @dataclass(slots=True, kw_only=True)
@@ -61,7 +62,8 @@ class GuidedSwapState(State):
     surprise: Tensor  # (B, S) what trials found painting a site to gain beyond first order
     tried: Tensor  # (B, k, L / 8) bits: this entry alone in this slot, since the last look
     spread: Tensor  # (B, 2) standard deviation of the gains of painting and of giving back
-    record: Tensor  # (B, 2, 2) of sites drawn by scores and at random: successes, trials
+    record: Tensor  # (B, 2, 2) of sites drawn by scores and at random: falls, trials
+    stale: Tensor  # (B,) bool: the last look was at an earlier incumbent
     looking: Tensor  # (B,) bool: the next query is a look at the incumbent
     spent: Tensor  # (B,) forward-equivalents
 
@@ -73,18 +75,20 @@ class GuidedSwap(Attack[GuidedSwapState | CornerScan]):
     robust0's own attack. A *look* is one gradient of the margin at the incumbent; it scores every
     free site painted with its best corner, every used site given back and every used site
     recoloured. Moves are drawn by these scores under Gumbel noise and tried with one forward each,
-    until one lowers the margin; then the attack looks again. Every trial corrects the scores of the
-    sites it moved by what the margin really did, so that a gradient that lies is soon disbelieved,
-    and a share of the moves ignores the scores. No single swap is tried twice at one incumbent;
-    where all that the shortlist offers a slot have failed, any site may be drawn.
+    until one lowers the margin; the attack looks again when the next move by scores is due. Every
+    trial corrects the scores of the sites it moved by what the margin really did. A share of the
+    moves draws its sites at random instead. Where these lower the margin more, the gradient lies:
+    the share rises, and the moves grow wider. No single swap is tried twice at one incumbent; where
+    all that the shortlist offers a slot have failed, any site may be drawn.
 
     It starts from the k sites of the largest first-order gain at the clean image. Every image asked
     about differs from the clean one in at most k sites, each of a corner colour. Where k covers the
-    image used sites are recoloured. ``listing`` hands k of one or two over to :class:`CornerScan`.
+    image used sites are recoloured. One or two sites are left to :class:`CornerScan`, which tries
+    every corner, the best first.
     """
 
     kind: ClassVar[str] = "guided-swap"
-    revision: ClassVar[int] = 1
+    revision: ClassVar[int] = 2
     mixed: ClassVar[bool] = True
     efforts: ClassVar[Efforts] = {
         "smoke": {"forwards": 40},
@@ -99,12 +103,12 @@ class GuidedSwap(Attack[GuidedSwapState | CornerScan]):
         0.3, "noise on the scores of moves, in their standard deviations"
     )
     explore: Annotated[float, Ge(0), Le(1)] = setting(
-        0.1, "share of the moves that ignore the scores, at least"
+        0.1, "share of the moves with random sites; up to nine times it"
     )
-    adaptive: bool = setting(False, "let the share of random sites follow their success")
-    listing: bool = setting(False, "at one or two sites, try every corner, the best first")
     recolour: Annotated[float, Ge(0), Le(1)] = setting(0.1, "share of the moves that only recolour")
-    widest: Annotated[float, Gt(0), Le(1)] = setting(0.2, "largest move, as a share of the budget")
+    widest: Annotated[float, Gt(0), Le(1)] = setting(
+        0.2, "largest move by scores, as a share of the budget"
+    )
 
     def passes(self, threat: Threat, image_shape: tuple[int, int, int], classes: int) -> int:  # noqa: ARG002
         """A look costs two forward-equivalents, a trial one."""
@@ -112,13 +116,13 @@ class GuidedSwap(Attack[GuidedSwapState | CornerScan]):
 
     def start(self, rows: Rows) -> GuidedSwapState | CornerScan:
         """Nothing painted: the first look is at the clean image and chooses the sites."""
-        if self.listing and CornerScan.can_list(rows):
+        if CornerScan.can_list(rows):
             return CornerScan.of(rows, self.forwards)
         clean = rows.threat.view(rows.images)
         count, groups, all_sites = clean.shape
         k = rows.k
         free = all_sites - k
-        wide = min(max(int(self.widest * k), 1), free or k)
+        wide = max(self._widest(k, free))
         short = max(wide, min(free, max(_SHORTEST, 4 * k)))
 
         def zeros(*shape: int, dtype: torch.dtype = clean.dtype) -> Tensor:
@@ -145,12 +149,21 @@ class GuidedSwap(Attack[GuidedSwapState | CornerScan]):
             tried=zeros(k, -(-short // 8), dtype=torch.uint8),
             spread=zeros(2),
             record=fresh_record(clean),
+            stale=torch.zeros_like(rows.ids, dtype=torch.bool),
             looking=torch.ones_like(rows.ids, dtype=torch.bool),
             spent=torch.zeros_like(rows.ids),
         )
 
+    def _widest(self, k: int, free: int) -> tuple[int, int]:
+        """The most slots that a move by scores and one of random sites may change."""
+        scored, blind = (
+            min(max(int(share * k), 1), free or k)
+            for share in (self.widest, max(self.widest, _WIDEST_BLIND))
+        )
+        return scored, blind
+
     def wants_gradient(self, state: GuidedSwapState | CornerScan) -> Tensor:
-        """The rows whose incumbent is new."""
+        """The rows that need to know about a new incumbent."""
         return state.looking.clone()
 
     def ask(self, state: GuidedSwapState | CornerScan) -> Tensor:
@@ -172,17 +185,18 @@ class GuidedSwap(Attack[GuidedSwapState | CornerScan]):
         gap = margin(reply.logits, state.labels)
         state.step = state.step + 1
         if reply.gradient is None:
-            self._learn(state, torch.where(gap.isfinite(), state.margin - gap, 0.0))
+            fall = state.margin - gap
+            fall = torch.where(fall.isfinite(), fall, 0.0)
+            self._learn(state, fall)
             better = gap < state.margin
             moved = state.sites.scatter(1, state.move_slots, state.move_sites)
             painted = put(state.colours, state.move_slots, state.move_colours)
-            if self.adaptive:
-                swapped = (state.move_sites != state.sites.gather(1, state.move_slots)).any(dim=1)
-                state.record = recorded(state.record, ~state.guided, swapped, better)
+            swapped = (state.move_sites != state.sites.gather(1, state.move_slots)).any(dim=1)
+            state.record = recorded(state.record, ~state.guided, swapped, fall)
             state.sites = torch.where(better[:, None], moved, state.sites)
             state.colours = torch.where(better[:, None, None], painted, state.colours)
             state.margin = torch.where(better, gap, state.margin)
-            state.looking = better
+            state.stale = state.stale | better
             state.spent = state.spent + 1
         else:
             first = state.step == 1
@@ -190,20 +204,23 @@ class GuidedSwap(Attack[GuidedSwapState | CornerScan]):
             # Later looks have been seen, as trials, and a call with a gradient may round otherwise.
             known = first | state.margin.isfinite()
             state.margin = torch.where(known, state.margin, gap)
-            state.looking = first
+            state.stale = first
             state.spent = state.spent + 2
         self._propose(state)
         return state.spent + 1 + state.looking > self.forwards
 
     def _learn(self, state: GuidedSwapState, fall: Tensor) -> None:
-        """Correct the gains of the sites in a trial until their sum is what the margin did."""
+        """Correct the gains of the sites in a trial until their sum is what the margin did.
+
+        Gains at an earlier incumbent are left as they are.
+        """
         slots, entries = state.move_slots, state.move_entries
         old_sites, old_colours = state.sites.gather(1, slots), pick(state.colours, slots)
         swapped = state.move_sites != old_sites
         dressed = ~swapped & (state.move_colours == pick(state.best_colours, slots)).all(dim=1)
         dressed = dressed & (state.move_colours != old_colours).any(dim=1)
         painted = swapped & state.guided[:, None]
-        terms = torch.stack([swapped, painted, dressed])
+        terms = torch.stack([swapped, painted, dressed]) & ~state.stale[:, None]
         gains = torch.stack(
             [
                 state.return_gain.gather(1, slots),
@@ -220,7 +237,7 @@ class GuidedSwap(Attack[GuidedSwapState | CornerScan]):
         # What a site is worth stays with it: giving it back costs what painting it gains.
         state.surprise = state.surprise.scatter_add(1, state.move_sites, added)
         state.surprise = state.surprise.scatter_add(1, old_sites, -returned)
-        alone = (swapped.sum(dim=1) == 1) & painted[:, 0]
+        alone = (swapped.sum(dim=1) == 1) & painted[:, 0] & ~state.stale
         bits = state.tried.flatten(1)
         place = slots[:, :1] * state.tried.shape[2] + entries[:, :1] // 8
         new = (alone[:, None].to(torch.uint8) << entries[:, :1] % 8).to(torch.uint8)
@@ -260,13 +277,19 @@ class GuidedSwap(Attack[GuidedSwapState | CornerScan]):
         words = state.stream.words(state.ids, state.step, sum(lengths))
         dice, for_slots, for_entries, for_ranks, for_colours = words.split(lengths, dim=1)
         chance = (dice >> 8) * 2.0**-24  # exact in float32, so never 1
-        blind = (state.spread == 0).all(dim=1)
+        blind = (state.spread == 0).all(dim=1) & ~state.stale
         recolour = chance[:, 0] < max(self.recolour, k / count)
         random_slots = (chance[:, 1] < self.explore) | blind
-        share = blind_share(state.record, self.explore) if self.adaptive else self.explore
+        share = blind_share(state.record, self.explore)
         random_sites = (chance[:, 2] < share) | blind
+        # Random sites in place of random others need no look; anything else does.
+        needed = ~random_sites | (recolour & ~random_slots) | ~state.margin.isfinite()
+        state.looking = state.stale & needed
+        random_slots = random_slots | state.stale
+        by_scores, at_random = self._widest(k, free)
+        widest = torch.where(share > 0.5, at_random, by_scores)
         left = 1 - state.spent / self.forwards
-        most = (wide * left**_SHRINK).clamp(min=1).floor()
+        most = (widest * left**_SHRINK).clamp(min=1).floor()
         size = (chance[:, 3] * most).floor() + 1
 
         heat = self.temperature * state.spread

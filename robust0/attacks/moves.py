@@ -9,13 +9,11 @@ from robust0.lazy import torch
 if TYPE_CHECKING:
     from torch import Tensor
 
-# A success of sites drawn at random gains less than one of sites the gradient chose.
-_WORTH = 0.45
-_POWER = 4  # the better arm is taken more often than it is better
-_PRIOR = 10  # trials that each arm is credited with,
-_RATES = (0.2, 0.2567)  # so many of them successes: the share of the blind arm begins at 0.1
-_MOST, _GROWS = 0.9, 9  # the blind arm's share at most, and as a multiple of its least
-_WINDOW = 0.98  # of an arm's record, kept at each of its trials
+_EDGE = 2  # random sites must lower the margin so many times as much to be drawn as often
+_POWER = 6  # and the better kind is drawn so much more often than it is better
+_MOST, _GROWS = 0.9, 9  # the share of random sites at most, and as a multiple of its least
+_PRIOR = 4  # trials that each kind is credited with, at the mean fall of both
+_WINDOW = 0.98  # of a kind's record, kept at each of its trials
 
 
 def gumbel(words: Tensor) -> Tensor:
@@ -99,21 +97,22 @@ def is_idle(clean: Tensor) -> Tensor:
 
 
 def fresh_record(clean: Tensor) -> Tensor:
-    """(B, 2, 2) successes and trials of sites that the gradient chose and of random ones."""
-    start = torch.tensor([[rate * _PRIOR, _PRIOR] for rate in _RATES], device=clean.device)
-    return start.repeat(len(clean), 1, 1)
+    """(B, 2, 2) falls of the margin and trials of sites that the gradient chose and random ones."""
+    return clean.new_zeros(len(clean), 2, 2)
 
 
-def recorded(record: Tensor, blind: Tensor, counts: Tensor, success: Tensor) -> Tensor:
+def recorded(record: Tensor, blind: Tensor, counts: Tensor, fall: Tensor) -> Tensor:
     """The record after one more move of each row, of those that count."""
     arms = torch.stack([~blind, blind], dim=1) & counts[:, None]
-    told = torch.stack([arms & success[:, None], arms], dim=2)
+    told = torch.stack([arms * fall.clamp(min=0).float()[:, None], arms.float()], dim=2)
     return record * torch.where(arms, _WINDOW, 1.0)[:, :, None] + told
 
 
 def blind_share(record: Tensor, least: float) -> Tensor:
     """(B,) the share of the next moves that should draw their sites at random."""
-    rate = record[:, :, 0] / record[:, :, 1]
-    guided, blind = rate[:, 0] ** _POWER, (_WORTH * rate[:, 1]) ** _POWER
-    share = blind / (guided + blind).clamp(min=1e-30)
-    return share.clamp(least, min(_GROWS * least, max(_MOST, least)))
+    falls, trials = record.unbind(dim=2)
+    mean = falls.sum(dim=1) / trials.sum(dim=1).clamp(min=1)
+    guided, blind = ((falls + _PRIOR * mean[:, None]) / (trials + _PRIOR)).unbind(dim=1)
+    odds = (blind / (_EDGE * guided).clamp(min=1e-30)) ** _POWER
+    share = 1 - 1 / (1 + odds)
+    return torch.where(mean > 0, share, least).clamp(least, min(_GROWS * least, max(_MOST, least)))

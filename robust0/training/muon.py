@@ -59,7 +59,7 @@ def orthogonal(matrix: Tensor, rounds: int) -> Tensor:
     """A matrix with the singular vectors of this one, whose singular values are near one."""
     wide = matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T
     a, b, c = _QUINTIC
-    now = wide / (wide.norm() + 1e-7)
+    now: Tensor = wide / (wide.norm() + 1e-7)
     for _ in range(rounds):
         square = now @ now.T
         now = a * now + (b * square + c * square @ square) @ now

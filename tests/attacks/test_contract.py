@@ -23,9 +23,6 @@ BATTERY_OF_ATTACKS = {
     name: kind(**budget_of(kind, "smoke"), **named.params)
     for name, (kind, named) in battery().items()
 }
-BATTERY_OF_ATTACKS["guided-swap, listing, adaptive"] = replace(
-    BATTERY_OF_ATTACKS["guided-swap"], listing=True, adaptive=True
-)
 each_attack = pytest.mark.parametrize("name", BATTERY_OF_ATTACKS)
 
 PIXELS, FEATURES = Threat.of(4), Threat.of(7, "feature")

@@ -66,9 +66,7 @@ def test_it_finds_what_trying_everything_finds(k, shape, small, drive):
     if shape[0] == 3:
         assert 3 < int((lowest < 0).sum()) < 24
     # At two sites looks at new incumbents come on top of one trial per image.
-    outcomes = drive(
-        GuidedSwap(listing=True, forwards=number + (2 if k == 1 else 120)), problem, threat
-    )
+    outcomes = drive(GuidedSwap(forwards=number + (2 if k == 1 else 120)), problem, threat)
     assert [outcome.fooled for outcome in outcomes] == (lowest < 0).tolist()
     left = torch.tensor([outcome.margin for outcome in outcomes])
     standing = lowest > 0
@@ -79,16 +77,14 @@ def test_it_finds_what_trying_everything_finds(k, shape, small, drive):
 def test_it_tries_every_image_once_and_then_ends(k, shape, small, play):
     problem, threat = small(count=5, shape=shape), Threat.of(k)
     number = len(every_change(shape, k))
-    tried, state = asked_images(
-        GuidedSwap(listing=True, forwards=20 * number), problem, threat, play
-    )
+    tried, state = asked_images(GuidedSwap(forwards=20 * number), problem, threat, play)
     assert state.exhausted.all()
     assert [len(images) for images in tried] == [number] * 5
     assert [len(set(images)) for images in tried] == [number] * 5
 
 
 def test_where_the_margin_is_linear_the_first_trial_is_the_best(linear, play):
-    threat, attack = Threat.of(1), GuidedSwap(listing=True, forwards=50)
+    threat, attack = Threat.of(1), GuidedSwap(forwards=50)
     problem = linear(10, Threat.of(10), count=3)
     state = attack.start(problem.rows(threat))
     for _ in range(2):
@@ -99,7 +95,7 @@ def test_where_the_margin_is_linear_the_first_trial_is_the_best(linear, play):
 def test_corners_that_a_site_has_already_are_not_tried(small, play):
     problem, threat = small(count=3, shape=(1, 4, 4)), Threat.of(1)
     problem = replace(problem, images=problem.images.round())
-    tried, _ = asked_images(GuidedSwap(listing=True, forwards=100), problem, threat, play)
+    tried, _ = asked_images(GuidedSwap(forwards=100), problem, threat, play)
     for images, clean in zip(tried, problem.images, strict=True):
         assert len(set(images)) == len(images) == 16
         assert clean.numpy().tobytes() not in images
@@ -107,7 +103,7 @@ def test_corners_that_a_site_has_already_are_not_tried(small, play):
 
 def test_a_site_that_gained_more_than_it_should_is_tried_again(small, play):
     """What a trial found moves the other corners of its site, and no other site's."""
-    problem, threat, attack = small(count=4), Threat.of(1), GuidedSwap(listing=True, forwards=50)
+    problem, threat, attack = small(count=4), Threat.of(1), GuidedSwap(forwards=50)
     state = attack.start(problem.rows(threat))
     play(attack, state, problem.model)
     sites = state.pair >> 3
@@ -119,14 +115,12 @@ def test_a_site_that_gained_more_than_it_should_is_tried_again(small, play):
 
 def test_sites_of_too_many_values_are_swapped_as_ever(small):
     problem = small(count=2, shape=(3, 14, 3))
-    assert not isinstance(
-        GuidedSwap(listing=True).start(problem.rows(Threat.of(1, "column"))), CornerScan
-    )
-    assert not isinstance(GuidedSwap(listing=True).start(problem.rows(Threat.of(3))), CornerScan)
+    assert not isinstance(GuidedSwap().start(problem.rows(Threat.of(1, "column"))), CornerScan)
+    assert not isinstance(GuidedSwap().start(problem.rows(Threat.of(3))), CornerScan)
 
 
 def test_an_answer_of_nan_teaches_nothing(small, play):
-    problem, threat, attack = small(count=3), Threat.of(2), GuidedSwap(listing=True, forwards=40)
+    problem, threat, attack = small(count=3), Threat.of(2), GuidedSwap(forwards=40)
 
     state = attack.start(problem.rows(threat))
     play(attack, state, problem.model)
