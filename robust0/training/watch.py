@@ -108,8 +108,8 @@ def _fetch(data: ImageSet, positions: Sequence[int]) -> tuple[Tensor, Tensor, Te
 
 
 def _noise(reading: Reading) -> float:
-    """How far the training attack may exceed clean accuracy by chance: two deviations, paired."""
-    return max(TOLERANCE, 2 * math.sqrt(reading.flips / reading.images))
+    """How far the training attack may exceed clean accuracy by chance: three deviations, paired."""
+    return max(TOLERANCE, 3 * math.sqrt(reading.flips / reading.images))
 
 
 def alarm(reading: Reading, best_probe: float, classes: int, collapse: float) -> str | None:

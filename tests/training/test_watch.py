@@ -35,6 +35,7 @@ def says(clean, attacked, probe, *, flips=0.1, best=-1.0, classes=10, collapse=0
         ((0.70, 0.715, 0.60), {}),  # within sampling noise
         ((0.70, 0.60, 0.30), {"best": 0.6}),  # half of the best is a bad epoch, not a collapse
         ((0.70, 0.74, 0.50), {"flips": 0.12}),  # 8 of 24 images that changed sides: chance
+        ((0.42, 0.46, 0.32), {"flips": 0.05}),  # 9 of 10: one reading in many, and it passed
         ((0.90, None, 0.00), {"best": 0.15}),  # trained without an attack
     ],
 )
@@ -46,7 +47,7 @@ def test_healthy_runs_are_left_alone(reading, settings):
     ("reading", "settings", "reason"),
     [
         ((0.70, 0.80, 0.50), {}, "exceeds clean"),
-        ((0.70, 0.74, 0.50), {"flips": 0.04}, "exceeds clean"),
+        ((0.70, 0.75, 0.50), {"flips": 0.05}, "exceeds clean"),  # all that changed, one way
         ((0.12, 0.95, 0.00), {"best": 0.55}, "exceeds clean"),  # clean accuracy fell as well
         ((0.72, 0.98, 0.00), {"classes": 2}, "exceeds clean"),
         ((0.70, 0.60, 0.04), {}, "collapsed to 4.0%"),
