@@ -21,7 +21,7 @@ AGREEMENT = 1e-3
 def main() -> int:
     """Print both spectra; 1 if they differ by more than AGREEMENT."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("model", nargs="?", default="cifar10-w16-e10-sparse-at")
+    parser.add_argument("model", nargs="?", default="cifar10-w8-e4-sparse-at")
     parser.add_argument("--images", type=int, default=32)
     parser.add_argument("--top", type=int, default=5)
     chosen = parser.parse_args()

@@ -20,8 +20,8 @@ from robust0.zoo.fetch import find_card
 
 HERE = Path(__file__).parent
 MODELS = {
-    "standard training": "cifar10-w16-e10-standard",
-    "Fast-LS-l0": "cifar10-w16-e20-fast-ls-l0",
+    "standard training": "cifar10-w8-e4-standard",
+    "Fast-LS-l0": "cifar10-w16-e14-fast-ls-l0",
 }
 IMAGES, PIXELS = 24, 20
 ATTACKS = ("guided-swap", "sparse-rs")

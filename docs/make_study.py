@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent / "study"
-PREFIX = "cifar10-w16-e10-"
+PREFIX = "cifar10-w8-e4-"
 ONE_STEP, LARGEST = f"{PREFIX}sparse-at", f"{PREFIX}fast-ls-l0"
 MODELS = [ONE_STEP, f"{PREFIX}strades-t", f"{PREFIX}strades-ts", LARGEST]
 # These checkpoints were trained with steps of 0.25 and do not carry their recipe.

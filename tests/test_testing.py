@@ -137,7 +137,7 @@ def test_the_readme_attack_is_short_and_keeps_the_contract(own):
 
 
 def test_an_attack_of_the_users_own_is_audited_and_reported(own, capfd):
-    model = Path(__file__).parents[1] / "model_zoo" / "cifar10-w16-e10-standard.safetensors"
+    model = Path(__file__).parents[1] / "model_zoo" / "cifar10-w8-e4-standard.safetensors"
     words = ["audit", str(model), "--data", "sample", "--images", "16", "--eps", "20"]
     words += ["--attacks", f"{own},sparse-rs", "--effort", "smoke", "-o", "run"]
     assert run(words) == 0, capfd.readouterr().err

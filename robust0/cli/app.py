@@ -48,7 +48,7 @@ app.command(
     epilog=examples(
         "robust0 harden --recipe quick",
         "robust0 harden --model convnext_tiny --data cifar10",
-        "robust0 harden --from cifar10-w16-e20-fast-ls-l0 --data sample --epochs 1",
+        "robust0 harden --from cifar10-w16-e14-fast-ls-l0 --data sample --epochs 1",
         "robust0 harden --factory my_package.nets:make --data npz:my.npz",
     ),
 )(harden)
@@ -56,7 +56,7 @@ app.command(
     rich_help_panel="Models",
     cls=naming(attack_names),
     epilog=examples(
-        "robust0 audit cifar10-w16-e20-fast-ls-l0 --data sample --images 32",
+        "robust0 audit cifar10-w16-e14-fast-ls-l0 --data sample --images 32",
         "robust0 audit runs/my-run --eps 5,10,20 --effort standard",
         "robust0 audit weights.safetensors --factory my_package.nets:make --data folder:images",
         "robust0 audit runs/my-run --data cifar10 --eps 20 --fail-under saa=60",
@@ -76,7 +76,7 @@ app.command(
         "robust0 compare runs/old runs/new",
         "robust0 compare runs/old runs/new -o comparison",
         "robust0 compare baseline.json runs/new --output-format json",
-        "robust0 compare cifar10-w16-e10-fast-ls-l0 cifar10-w16-e10-sparse-at",
+        "robust0 compare cifar10-w8-e4-fast-ls-l0 cifar10-w8-e4-sparse-at",
     ),
 )(compare)
 app.command(

@@ -50,7 +50,7 @@ app.command("list", epilog=examples("robust0 zoo list", "robust0 zoo list --outp
 )
 
 
-@app.command("show", epilog=examples("robust0 zoo show cifar10-w16-e20-fast-ls-l0"))
+@app.command("show", epilog=examples("robust0 zoo show cifar10-w16-e14-fast-ls-l0"))
 def show_command(name: Id, zoo: Zoo = None, form: Form = OutputFormat.AUTO) -> None:
     """Show a model's card, its accuracy over budgets and where the numbers come from."""
     from robust0.records import Report
@@ -81,7 +81,7 @@ def show_command(name: Id, zoo: Zoo = None, form: Form = OutputFormat.AUTO) -> N
     show_card(found.card.title, facts, curve, results.settings.unit, form)
 
 
-@app.command("pull", epilog=examples("robust0 zoo pull cifar10-w16-e20-fast-ls-l0"))
+@app.command("pull", epilog=examples("robust0 zoo pull cifar10-w16-e14-fast-ls-l0"))
 def pull_command(name: Id, zoo: Zoo = None) -> None:
     """Bring a model's weights here, resumed and verified; prints their path."""
     from robust0.zoo.fetch import drive, find_card, weights
@@ -93,7 +93,7 @@ def pull_command(name: Id, zoo: Zoo = None) -> None:
     sys.stdout.write(f"{path}\n")
 
 
-@app.command("verify", epilog=examples("robust0 zoo verify cifar10-w16-e20-fast-ls-l0"))
+@app.command("verify", epilog=examples("robust0 zoo verify cifar10-w16-e14-fast-ls-l0"))
 def verify_command(
     name: Id,
     full: Annotated[
@@ -211,7 +211,7 @@ def add_command(
 app.command("check", epilog=examples("robust0 zoo check model_zoo/*.yaml"))(check_zoo)
 app.command(
     epilog=examples(
-        "robust0 zoo push cifar10-w16-e20-fast-ls-l0 hf-hub:me/robust-resnet --dry-run",
+        "robust0 zoo push cifar10-w16-e14-fast-ls-l0 hf-hub:me/robust-resnet --dry-run",
         "robust0 zoo push runs/my-run hf-hub:me/my-model --audit runs/my-audit --private",
     )
 )(push)

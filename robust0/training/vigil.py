@@ -18,7 +18,7 @@ class Vigil:
     def __init__(self, job: TrainJob, world: World) -> None:
         self._job, self._world = job, world
         self.memory: dict[str, Any] = {
-            "best_probe": -1.0,
+            "best_score": -1.0,
             "best_epoch": 0,
             "overfitting": None,
             "reading": None,
@@ -43,7 +43,7 @@ class Vigil:
         job = self._job
         rows = job.reserved[: job.watch.images]
         reading = yield from watch.read(network, job.data, rows, job.method, job.watch, job.seed)
-        classes, highest = len(job.data.class_names), self.memory["best_probe"]
+        classes, highest = len(job.data.class_names), self.memory["best_score"]
         reason = None
         if epoch == 0:
             self.memory["before"] = asdict(reading)
@@ -52,7 +52,7 @@ class Vigil:
             collapse = 0.0 if rising else job.watch.collapse  # it has not stood up yet
             reason = watch.alarm(reading, highest, classes, collapse)
         alarmed = bool(self._world.largest(int(reason is not None), job.device))
-        best = reading.probe > highest and not alarmed and self.alarm is None
+        best = reading.score > highest and not alarmed and self.alarm is None
         yield EpochDone(
             epoch, step, reading.images, reading.clean, reading.training_attack, reading.probe,
             self.name, best,
@@ -62,7 +62,7 @@ class Vigil:
             self.memory["overfitting"] = (epoch, str(reason))
             yield OverfittingSeen(epoch, str(reason))
         if best:
-            self.memory["best_probe"], self.memory["best_epoch"] = reading.probe, epoch
+            self.memory["best_score"], self.memory["best_epoch"] = reading.score, epoch
 
     def change(self) -> FineTuned | None:
         """What fine-tuning did to the accuracies on reserved images."""
@@ -77,5 +77,9 @@ class Vigil:
     def metrics(self) -> dict[str, float]:
         """What a checkpoint says of itself; accuracies are those on reserved images."""
         reading = self.memory["reading"] or {}
-        known = {f"reserved_{name}": value for name, value in reading.items() if value is not None}
+        known = {
+            f"reserved_{name}": value
+            for name, value in reading.items()
+            if value is not None and name != "proved"
+        }
         return {"overfitting": float(self.alarm is not None), **known}

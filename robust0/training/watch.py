@@ -38,6 +38,12 @@ class Reading:
     training_attack: float | None
     probe: float  # images that no attack of the probe breaks
     flips: float = 0.0  # images right either clean or under the training attack, but not both
+    proved: bool = False  # the probe is a certificate
+
+    @property
+    def score(self) -> float:
+        """What the best checkpoint is chosen by; without an attack to withstand, clean accuracy."""
+        return self.clean if self.training_attack is None and not self.proved else self.probe
 
 
 def read(
@@ -50,7 +56,7 @@ def read(
     model = method.classifier(network, data.image_shape, len(data.class_names))
     if model is not None:
         clean, proved = proved_accuracy(model, data, rows, int(watch.threat.budget))
-        return Reading(len(rows), clean, None, proved)
+        return Reading(len(rows), clean, None, proved, proved=True)
     with frozen(network):
         device = next(network.parameters()).device
         oracle = Oracle(network, ROWS, device)

@@ -87,7 +87,7 @@ def test_an_installed_attack_is_listed_in_help(capsys, monkeypatch):
 
 
 def test_the_shell_completes_names():
-    assert "cifar10-w16-e20-fast-ls-l0" in completions.zoo_ids("cifar10")
+    assert "cifar10-w16-e14-fast-ls-l0" in completions.zoo_ids("cifar10")
     assert completions.attacks("saa,sparse-r") == ["saa,sparse-rs"]
     assert completions.datasets("cifar") == ["cifar10", "cifar100"]
     assert "strades-t+sn" in completions.methods("strades")
@@ -98,11 +98,11 @@ def test_the_shell_completes_names():
 
 def test_the_shell_is_answered_with_words_alone(monkeypatch, capsys):
     monkeypatch.setenv("_ROBUST0_COMPLETE", "complete_bash")
-    monkeypatch.setenv("COMP_WORDS", "robust0 compare cifar10-w16-e20")
+    monkeypatch.setenv("COMP_WORDS", "robust0 compare cifar10-w16-e14")
     monkeypatch.setenv("COMP_CWORD", "2")
     assert run([]) == 0
     said = capsys.readouterr()
-    assert said.out.split() == ["cifar10-w16-e20-fast-ls-l0"]
+    assert said.out.split() == ["cifar10-w16-e14-fast-ls-l0"]
     assert said.err == ""
 
 

@@ -163,7 +163,7 @@ def test_pipes_devices_and_files_of_others(case, place, ground, capsys):
 def test_the_home_of_nobody_as_a_cache(place, monkeypatch, capsys):
     monkeypatch.setenv("ROBUST0_CACHE", "~nouser/cache")
     monkeypatch.setenv("ROBUST0_CONFIG", "~nouser/config")
-    assert run(["audit", "cifar10-w16-e10-standard", "--data", "cifar10", "--eps", "4"]) == 2
+    assert run(["audit", "cifar10-w8-e4-standard", "--data", "cifar10", "--eps", "4"]) == 2
     assert "cifar10" in refused(capsys)
 
 

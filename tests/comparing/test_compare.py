@@ -217,7 +217,7 @@ def test_what_is_no_evaluation_is_refused(place, pair, capsys):
     (place / "empty").mkdir()
     assert "neither an audit nor a certificate" in refusal(capsys, "empty", pair[0])
     assert "there is no 'runs/none'" in refusal(capsys, "runs/none", pair[0])
-    assert "no model named" in refusal(capsys, "cifar10-w16-e10-fast-ls-l1", pair[0])
+    assert "no model named" in refusal(capsys, "cifar10-w8-e4-fast-ls-l1", pair[0])
     report = shipped("model_zoo") / f"{VOTES[0]}.report.json"
     assert "a report without its run" in refusal(capsys, report, pair[0])
     (place / "list.json").write_text("[1]")

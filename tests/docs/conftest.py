@@ -23,7 +23,7 @@ def make():
 def workplace(tmp_path_factory):
     """A folder with what the README's commands name."""
     folder = tmp_path_factory.mktemp("readme")
-    weights = shipped("model_zoo") / "cifar10-w16-e10-fast-ls-l0.safetensors"
+    weights = shipped("model_zoo") / "cifar10-w8-e4-fast-ls-l0.safetensors"
     shutil.copy(weights, folder / "model.safetensors")
     package = folder / "my_package"
     package.mkdir()

@@ -13,8 +13,8 @@ from robust0.cli.app import run
 from tests.docs.pages import PAGES, commands
 
 HARDENED, OVERFITTED, VOTING = (
-    "cifar10-w16-e10-fast-ls-l0",
-    "cifar10-w16-e10-sparse-at",
+    "cifar10-w8-e4-fast-ls-l0",
+    "cifar10-w8-e4-sparse-at",
     "cifar10-votes25-e120",
 )
 FEW = "--data sample --images 4"
@@ -29,7 +29,7 @@ SHORTER = {
     "zoo": "",
 }
 SHORTER_STILL = {  # by how a command begins; for a study that reads an audit or runs
-    "audit cifar10-w16-e10-sparse-at": f"{FEW} --effort smoke",  # the audit that a study reads
+    "audit cifar10-w8-e4-sparse-at": f"{FEW} --effort smoke",  # the audit that a study reads
     "study overlap": "",
     "study training": "",
     "harden --recipe quick --model preact_resnet18_w8": "--data sample --epochs 1 --steps 2 "

@@ -348,7 +348,8 @@ def test_the_best_checkpoint_is_from_before_a_collapse_whatever_the_probe_says_l
             logits = 0 * self.inner(images) + 5 * images.mean(dim=(2, 3))
             if self.updates <= 20:  # two forwards per step
                 return logits - 50 * (images == 0).sum(dim=(2, 3))
-            return logits + 50 * (images[:, :, 0, 0] == 1)
+            sure = torch.tensor([1.0, 0.0, 0.0])  # of the grey ones
+            return logits + sure + 50 * (images[:, :, 0, 0] == 1)
 
     class Telling:
         """No attack at first, then one that paints the pixel that gives the class away."""
@@ -361,7 +362,7 @@ def test_the_best_checkpoint_is_from_before_a_collapse_whatever_the_probe_says_l
             return told
 
     data = make_data()
-    grey = torch.arange(80, 88)  # half of the reserved images lose their class
+    grey = torch.arange(80, 93)  # most of the reserved images lose their class
     data._pixels[grey] = data._pixels[grey].float().mean(dim=1, keepdim=True).to(torch.uint8)
     job = make_job(tmp_path / "run", network=Collapsing(), data=data)
     job = replace(job, method=replace(job.method, inner=Telling()))
@@ -423,6 +424,28 @@ def test_a_vulnerable_start_is_no_collapse_until_the_probe_has_stood_up(tmp_path
         False,
     ]
     assert [event.epoch for event in seen if isinstance(event, OverfittingSeen)] == [3]
+
+
+@pytest.mark.parametrize(
+    ("attack", "proved", "best"),
+    [(0.5, False, [True, False]), (None, True, [True, False]), (None, False, [True, True])],
+)
+def test_the_best_of_a_run_without_an_attack_is_the_most_accurate(tmp_path, attack, proved, best):
+    """What stands by chance is no merit of standard training."""
+    job = make_job(tmp_path / "run")
+    vigil = Vigil(job, ALONE)
+    readings = iter([(0.5, 0.05), (0.8, 0.03)])
+
+    def read(*_):
+        yield Watching("a", 0, 16)
+        clean, probe = next(readings)
+        return watch.Reading(16, clean, attack, probe, proved=proved)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(watch, "read", read)
+        seen = [event for epoch in (1, 2) for event in vigil.look(job.network, epoch, epoch)]
+    assert [event.best for event in seen if isinstance(event, EpochDone)] == best
+    assert "reserved_proved" not in vigil.metrics()
 
 
 def test_a_resumed_run_still_shows_its_alarm(tmp_path):

@@ -13,7 +13,7 @@ from robust0.resources import shipped
 from robust0.rng import seeded
 
 CPU = torch.device("cpu")
-RELEASED = shipped("model_zoo") / "cifar10-w16-e10-fast-ls-l0.safetensors"
+RELEASED = shipped("model_zoo") / "cifar10-w8-e4-fast-ls-l0.safetensors"
 
 
 def network(*, affine=True):
