@@ -16,14 +16,13 @@ from pathlib import Path
 
 HERE = Path(__file__).parent / "study"
 PREFIX = "cifar10-w8-e4-"
+FLAGSHIP = "cifar10-w16-e14-fast-ls-l0"
 ONE_STEP, LARGEST = f"{PREFIX}sparse-at", f"{PREFIX}fast-ls-l0"
 MODELS = [ONE_STEP, f"{PREFIX}strades-t", f"{PREFIX}strades-ts", LARGEST]
-# These checkpoints were trained with steps of 0.25 and do not carry their recipe.
-STEPS = "alpha=0.25,beta=0.25"
-ATTACK = f"training,{STEPS}"
-PAIR = "--recipe quick --model preact_resnet18_w8 --method sparse-at --steps 20 --epochs 6 "
-PAIR += "--train-images 1500 --set training.threat.pixels=40 --set training.precision=bf16 "
-PAIR += "--set training.probe.images=50"
+ATTACK = "training"
+PAIR = "--recipe quick --model preact_resnet18_w8 --method sparse-at --steps 20 --epochs 10 "
+PAIR += "--train-images 5000 --compile --set training.threat.pixels=40 "
+PAIR += "--set training.precision=bf16 --set training.probe.images=200"
 NO_STOP = "--set training.inner.early_stopping=false"
 
 
@@ -31,24 +30,22 @@ def steps(work: Path) -> dict[str, list[str]]:
     """The commands behind every figure, by name."""
     models = " ".join(MODELS)
     found = {
-        "spectrum": [f"study spectrum {models} --attack {ATTACK} --images 64 -o {work}/zoo"],
+        "spectrum": [f"study spectrum {models} --attack {ATTACK} --images 256 -o {work}/zoo"],
         "budgets": [
             f"study spectrum {ONE_STEP} --attack {ATTACK} --attack {ATTACK},eps=40 "
-            f"--attack {ATTACK},eps=20 --attack clean --images 64 -o {work}/eps",
+            f"--attack {ATTACK},eps=20 --attack clean --images 256 -o {work}/eps",
         ],
+        "flagship": [f"study spectrum {FLAGSHIP} --images 1000 -o {work}/flagship"],
         "landscape": [
-            f"study landscape {models} --attack {ATTACK} --images 32 --grid 9 --span 0.5 "
+            f"study landscape {models} --attack {ATTACK} --images 64 --grid 9 --span 0.5 "
             f"-o {work}/zoo"
         ],
-        "interpolate": [
-            f"study interpolate {models} --attack one-step --images 200 -o {work}/release",
-            f"study interpolate {models} --attack one-step,{STEPS} --images 200 -o {work}/zoo",
-        ],
+        "interpolate": [f"study interpolate {models} --attack one-step --images 500 -o {work}/zoo"],
         "gradients": [
-            f"study gradients {models} --attack one-step,{STEPS} --against multi-step,steps=20 "
-            f"--images 64 --batch 32 -o {work}/zoo",
-            f"study gradients {models} --attack one-step,{STEPS} --against multi-step,steps=20 "
-            f"--eps 1 --images 64 --batch 32 -o {work}/one-pixel",
+            f"study gradients {models} --attack one-step --against multi-step,steps=20 "
+            f"--images 128 --batch 64 -o {work}/zoo",
+            f"study gradients {models} --attack one-step --against multi-step,steps=20 "
+            f"--eps 1 --images 128 --batch 64 -o {work}/one-pixel",
         ],
         "overlap": [],
         "training": [
@@ -62,7 +59,7 @@ def steps(work: Path) -> dict[str, list[str]]:
         short = model.removeprefix(PREFIX)
         audit = f"{work}/audit-{short}"
         found["overlap"].append(
-            f"audit {model} --attacks guided-swap --images 48 --eps 20 -o {audit}"
+            f"audit {model} --attacks guided-swap --images 200 --eps 20 -o {audit}"
         )
         found["overlap"] += [
             f"study overlap {model} --attack {ATTACK},eps={eps} --audit {audit} "
