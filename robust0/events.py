@@ -80,6 +80,7 @@ class Watching:
     attack: str
     done: int
     images: int
+    stopping: bool = False  # Ctrl-C was pressed: the run ends after this check
 
 
 @dataclass(frozen=True, slots=True)

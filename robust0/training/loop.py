@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import torch
@@ -20,6 +20,7 @@ from robust0.events import (
     TrainEvent,
     TrainFinished,
     TrainStarted,
+    Watching,
 )
 from robust0.interrupt import Interrupt
 from robust0.models.conduct import answerable
@@ -234,6 +235,8 @@ class _Run:
                     best = event.best
                 if isinstance(event, OverfittingSeen):
                     self._write("overfitting", {"step": self.step, **asdict(event)})
+                if isinstance(event, Watching) and self.interrupt.signal:
+                    event = replace(event, stopping=True)
                 yield event
             if best and self.world.leads:
                 path = job.folder / "best.safetensors"

@@ -145,6 +145,7 @@ class PlainTrainView:
     def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
         self._console, self._clock = console, clock
         self._said = clock()
+        self._stopping = False
 
     def show(self, event: TrainEvent) -> None:
         """Take one event."""
@@ -160,7 +161,7 @@ class PlainTrainView:
             case StepDone():
                 self._now_and_then(lambda: f"step {event.step}: " + "; ".join(numbers(event)))
             case Watching():
-                self._now_and_then(lambda: checking(event))
+                self._check(event)
             case EpochDone():
                 self._said = self._clock()
                 self._say(f"{when(event)}: {reserved(event)}")
@@ -176,6 +177,12 @@ class PlainTrainView:
                 self._say(price(event))
             case _:
                 assert_never(event)
+
+    def _check(self, event: Watching) -> None:
+        if event.stopping and not self._stopping:
+            self._say(checking(event))
+        self._stopping = event.stopping
+        self._now_and_then(lambda: checking(event))
 
     def _now_and_then(self, text: Callable[[], str]) -> None:
         if self._clock() - self._said >= INTERVAL:
@@ -222,9 +229,10 @@ def when(event: EpochDone) -> str:
 
 def checking(event: Watching) -> str:
     """What the overfitting watch is doing."""
+    end = "; then the run stops (Ctrl-C again: at once)" if event.stopping else ""
     return (
         f"checking for catastrophic overfitting: {event.attack}, "
-        f"{event.done} of {event.images} reserved images"
+        f"{event.done} of {event.images} reserved images{end}"
     )
 
 

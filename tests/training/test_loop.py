@@ -426,6 +426,19 @@ def test_a_vulnerable_start_is_no_collapse_until_the_probe_has_stood_up(tmp_path
     assert [event.epoch for event in seen if isinstance(event, OverfittingSeen)] == [3]
 
 
+def test_an_interrupt_during_a_check_is_answered_at_once(tmp_path):
+    seen = []
+    for event in loop.run_training(make_job(tmp_path / "run"), ALONE, resume=False):
+        if isinstance(event, Watching):
+            seen.append(event.stopping)
+            if len(seen) == 1:
+                signal.raise_signal(signal.SIGTERM)
+    assert seen[0] is False
+    assert seen[1:]
+    assert all(seen[1:])
+    assert event.interrupted == signal.SIGTERM
+
+
 @pytest.mark.parametrize(
     ("attack", "proved", "best"),
     [(0.5, False, [True, False]), (None, True, [True, False]), (None, False, [True, True])],

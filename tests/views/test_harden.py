@@ -82,6 +82,19 @@ def test_the_live_view_gives_no_all_clear_before_a_check_and_says_when_it_checks
     assert "collapsed" in screen(view, 100)  # an alarm stays in sight
 
 
+def test_a_check_says_once_that_the_run_stops_after_it():
+    """Ctrl-C during a check takes effect at its end; nobody should wait without a word."""
+    event, view = Watching("sparse-rs", 3, 40, stopping=True), LiveTrainView(Clock())
+    view.show(STARTED)
+    view.show(event)
+    assert "then the run stops (Ctrl-C again: at once)" in screen(view, 120)
+    out = io.StringIO()
+    plain = PlainTrainView(Console(file=out, width=200), Clock())
+    for _ in range(3):
+        plain.show(event)
+    assert out.getvalue().count("then the run stops") == 1
+
+
 def test_the_live_view_knows_of_checks_before_a_resumption_and_of_none_at_all():
     view = LiveTrainView(Clock())
     view.show(replace(STARTED, checked=True))
