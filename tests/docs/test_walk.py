@@ -28,12 +28,13 @@ SHORTER = {
     "study": FEW,
     "zoo": "",
 }
+# The runs that a study reads.
+PAIR = "harden --recipe quick --model preact_resnet18_w8 --method sparse-at --steps 20"
 SHORTER_STILL = {  # by how a command begins; for a study that reads an audit or runs
     "audit cifar10-w8-e4-sparse-at": f"{FEW} --effort smoke",  # the audit that a study reads
     "study overlap": "",
     "study training": "",
-    "harden --recipe quick --model preact_resnet18_w8": "--data sample --epochs 1 --steps 2 "
-    "--train-images 64 --set training.probe.images=8",  # the runs that a study reads
+    PAIR: "--data sample --epochs 1 --steps 2 --train-images 64 --set training.probe.images=8",
     f"certify {VOTING} --data cifar10 --attack": f"{FEW} --try 0 --effort smoke",
     f"certify {VOTING} --audit": "--try 0",
     "study landscape": f"{FEW} --grid 3",
