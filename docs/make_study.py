@@ -20,8 +20,8 @@ FLAGSHIP = "cifar10-w16-e14-fast-ls-l0"
 ONE_STEP, LARGEST = f"{PREFIX}sparse-at", f"{PREFIX}fast-ls-l0"
 MODELS = [ONE_STEP, f"{PREFIX}strades-t", f"{PREFIX}strades-ts", LARGEST]
 ATTACK = "training"
-PAIR = "--recipe quick --model preact_resnet18_w8 --method sparse-at --steps 20 --epochs 8 "
-PAIR += "--train-images 2500 --set training.threat.pixels=40 "
+PAIR = "--recipe quick --model preact_resnet18_w8 --method sparse-at --steps 20 --epochs 4 "
+PAIR += "--train-images 10000 --set training.threat.pixels=40 "
 PAIR += "--set training.precision=bf16 --set training.probe.images=200"
 NO_STOP = "--set training.inner.early_stopping=false"
 
