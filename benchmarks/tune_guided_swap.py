@@ -88,7 +88,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from robust0.attacks import SAIF, Attack, GuidedSwap, SigmaZero, SparsePGD, SparseRS, guided_swap
+from robust0.attacks import (
+    SAIF,
+    Attack,
+    GuidedSwap,
+    SigmaZero,
+    SparsePGD,
+    SparseRS,
+    guided_swap,
+    swap_state,
+)
 from robust0.attacks.engine import Outcome, Waiting, search
 from robust0.data.datasets import open_dataset
 from robust0.models.checkpoint import load_checkpoint
@@ -154,14 +163,18 @@ def variants() -> Iterator[tuple[str, dict[str, Any], dict[str, float]]]:
 @contextmanager
 def replaced(constants: dict[str, float]) -> Iterator[None]:
     """Other module constants inside."""
-    before = {name: getattr(guided_swap, name) for name in constants}
+    home = {
+        name: next(module for module in (guided_swap, swap_state) if hasattr(module, name))
+        for name in constants
+    }
+    before = {name: getattr(module, name) for name, module in home.items()}
     for name, value in constants.items():
-        setattr(guided_swap, name, value)
+        setattr(home[name], name, value)
     try:
         yield
     finally:
         for name, value in before.items():
-            setattr(guided_swap, name, value)
+            setattr(home[name], name, value)
 
 
 def correct_training_images(model: nn.Module, count: int) -> tuple[Tensor, Tensor]:

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from annotated_types import Ge, Gt, Le
 
-from robust0.attacks.base import Attack, AttackName, Efforts, Reply, Rows, State, begin
+from robust0.attacks.base import Attack, AttackName, Efforts, Reply, Rows, begin
 from robust0.attacks.corner_scan import CornerScan
 from robust0.attacks.moves import (
     bits_of,
     blind_share,
     corner_colours,
-    deviation,
     draw_columns,
     fresh_record,
     other_colours,
@@ -22,6 +21,7 @@ from robust0.attacks.moves import (
     ranks,
     recorded,
 )
+from robust0.attacks.swap_state import GuidedSwapState
 from robust0.lazy import torch
 from robust0.losses import margin
 from robust0.registry import setting
@@ -33,39 +33,8 @@ if TYPE_CHECKING:
     from robust0.threats import Threat
 
 _SHORTEST = 256  # shortlisted sites, or four times the budget if that is more
-_MEMORY = 0.7  # of what trials taught about a site, kept at each look
 _SHRINK = 1  # moves shrink with this power of the budget left
 _WIDEST_BLIND = 0.5  # largest move, as a share of the budget, where random sites do better
-
-
-@dataclass(slots=True, kw_only=True)
-class GuidedSwapState(State):
-    """The incumbent, the move under trial and what the last look at the incumbent told.
-
-    A move puts sites and colours into slots of the incumbent. Gains are falls of the margin.
-    """
-
-    sites: Tensor  # (B, k) distinct
-    colours: Tensor  # (B, g, k)
-    margin: Tensor  # (B,) of the incumbent
-    move_slots: Tensor  # (B, Q) distinct
-    move_sites: Tensor  # (B, Q)
-    move_colours: Tensor  # (B, g, Q)
-    move_entries: Tensor  # (B, Q) where in the shortlist its sites come from
-    guided: Tensor  # (B,) bool: they do come from there
-    return_gain: Tensor  # (B, k) of giving back a used site
-    recolour_gain: Tensor  # (B, k) of giving a used site its best corner
-    best_colours: Tensor  # (B, g, k)
-    free_sites: Tensor  # (B, L) the most promising free sites
-    free_gain: Tensor  # (B, L) of painting one with its best corner
-    free_colours: Tensor  # (B, g, L)
-    surprise: Tensor  # (B, S) what trials found painting a site to gain beyond first order
-    tried: Tensor  # (B, k, L / 8) bits: this entry alone in this slot, since the last look
-    spread: Tensor  # (B, 2) standard deviation of the gains of painting and of giving back
-    record: Tensor  # (B, 2, 2) of sites drawn by scores and at random: falls, trials
-    stale: Tensor  # (B,) bool: the last look was at an earlier incumbent
-    looking: Tensor  # (B,) bool: the next query is a look at the incumbent
-    spent: Tensor  # (B,) forward-equivalents
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +156,7 @@ class GuidedSwap(Attack[GuidedSwapState | CornerScan]):
         if reply.gradient is None:
             fall = state.margin - gap
             fall = torch.where(fall.isfinite(), fall, 0.0)
-            self._learn(state, fall)
+            state.learn(fall)
             better = gap < state.margin
             moved = state.sites.scatter(1, state.move_slots, state.move_sites)
             painted = put(state.colours, state.move_slots, state.move_colours)
@@ -200,7 +169,7 @@ class GuidedSwap(Attack[GuidedSwapState | CornerScan]):
             state.spent = state.spent + 1
         else:
             first = state.step == 1
-            self._look(state, reply.gradient, first)
+            state.look(reply.gradient, first)
             # Later looks have been seen, as trials, and a call with a gradient may round otherwise.
             known = first | state.margin.isfinite()
             state.margin = torch.where(known, state.margin, gap)
@@ -208,64 +177,6 @@ class GuidedSwap(Attack[GuidedSwapState | CornerScan]):
             state.spent = state.spent + 2
         self._propose(state)
         return state.spent + 1 + state.looking > self.forwards
-
-    def _learn(self, state: GuidedSwapState, fall: Tensor) -> None:
-        """Correct the gains of the sites in a trial until their sum is what the margin did.
-
-        Gains at an earlier incumbent are left as they are.
-        """
-        slots, entries = state.move_slots, state.move_entries
-        old_sites, old_colours = state.sites.gather(1, slots), pick(state.colours, slots)
-        swapped = state.move_sites != old_sites
-        dressed = ~swapped & (state.move_colours == pick(state.best_colours, slots)).all(dim=1)
-        dressed = dressed & (state.move_colours != old_colours).any(dim=1)
-        painted = swapped & state.guided[:, None]
-        terms = torch.stack([swapped, painted, dressed]) & ~state.stale[:, None]
-        gains = torch.stack(
-            [
-                state.return_gain.gather(1, slots),
-                state.free_gain.gather(1, entries),
-                state.recolour_gain.gather(1, slots),
-            ]
-        )
-        missing = fall - gains.double().where(terms, 0).sum(dim=(0, 2))
-        share = (missing / terms.sum(dim=(0, 2)).clamp(min=1)).float()
-        returned, added, recoloured = share[:, None] * terms
-        state.return_gain = state.return_gain.scatter_add(1, slots, returned)
-        state.recolour_gain = state.recolour_gain.scatter_add(1, slots, recoloured)
-        state.free_gain = state.free_gain.scatter_add(1, entries, added)
-        # What a site is worth stays with it: giving it back costs what painting it gains.
-        state.surprise = state.surprise.scatter_add(1, state.move_sites, added)
-        state.surprise = state.surprise.scatter_add(1, old_sites, -returned)
-        alone = (swapped.sum(dim=1) == 1) & painted[:, 0] & ~state.stale
-        bits = state.tried.flatten(1)
-        place = slots[:, :1] * state.tried.shape[2] + entries[:, :1] // 8
-        new = (alone[:, None].to(torch.uint8) << entries[:, :1] % 8).to(torch.uint8)
-        bits = bits.scatter(1, place, bits.gather(1, place) | new)
-        state.tried = bits.view_as(state.tried)
-
-    def _look(self, state: GuidedSwapState, slope: Tensor, first: Tensor) -> None:
-        """Score every way to change the incumbent; rows at their first look choose one."""
-        k, short = state.sites.shape[1], state.free_sites.shape[1]
-        paint = torch.maximum(slope * (1 - state.clean), -slope * state.clean).sum(dim=1)
-        used = torch.zeros_like(paint, dtype=torch.bool).scatter_(1, state.sites, value=True)
-        state.surprise = _MEMORY * state.surprise
-        gain = (paint + state.surprise).masked_fill(used & ~first[:, None], -torch.inf)
-        top = gain.topk(max(k, short), dim=1)
-        corner = (pick(slope, top.indices) > 0).to(slope.dtype)
-        state.free_sites = top.indices[:, :short]
-        state.free_gain = top.values[:, :short]
-        state.free_colours = corner[:, :, :short]
-        state.sites = torch.where(first[:, None], top.indices[:, :k], state.sites)
-        state.colours = torch.where(first[:, None, None], corner[:, :, :k], state.colours)
-        here, clean = pick(slope, state.sites), pick(state.clean, state.sites)
-        state.best_colours = (here > 0).to(slope.dtype)
-        state.recolour_gain = (here * (state.best_colours - state.colours)).sum(dim=1)
-        back = (here * (clean - state.colours)).sum(dim=1)
-        state.return_gain = back - state.surprise.gather(1, state.sites)
-        deviations = deviation(paint, ~used), deviation(back, torch.ones_like(state.sites))
-        state.spread = torch.stack(deviations, dim=1)
-        state.tried = torch.zeros_like(state.tried)
 
     def _propose(self, state: GuidedSwapState) -> None:
         """Draw the next move; a row about to look gets one that changes nothing."""

@@ -1,7 +1,8 @@
 """From a recipe's name or path to a validated recipe, its hash and the source of every value.
 
 The order: the file it extends, the file itself, the families that fit the model, the schedule of
-fine-tuning where that is done, ``--model`` and ``--set``; then method and effort are spelled out,
+fine-tuning where that is done, ``--model`` and ``--set``, of which another method drops what the
+recipe says of parts that it does not have; then method and effort are spelled out,
 and only then is the whole validated, so that no layer has a way round the rules.
 """
 
@@ -20,7 +21,7 @@ from robust0.recipes.efforts import expand_audit
 from robust0.recipes.explain import explain
 from robust0.recipes.keys import family_faults, file_shape, key_faults, refuse_all
 from robust0.recipes.layers import command_line, families_of, fine_tuning, overlay
-from robust0.recipes.methods import defaults, expand_training
+from robust0.recipes.methods import defaults, expand_training, for_method
 from robust0.recipes.schema import AuditSpec, DatasetSpec, Recipe
 from robust0.recipes.tree import (
     DEFAULT,
@@ -92,6 +93,7 @@ def load_recipe(
     name = value_at(top, "model", "name") or value_at(tree, "model", "name")
     for family in families_of(families, name if isinstance(name, str) else ""):
         tree = overlay(tree, family)
+    tree = for_method(tree, top)
     tree = overlay(overlay(tree, fine_tuning()) if fine_tune else tree, top)
     tree["training"] = expand_training(branch(tree.get("training"), ("training",)))
     tree["audit"] = expand_audit(branch(tree.get("audit"), ("audit",)))

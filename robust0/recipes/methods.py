@@ -40,6 +40,27 @@ def spelled_out(name: str, given: Branch) -> Branch:
     }
 
 
+def for_method(tree: Branch, top: Tree) -> Branch:
+    """A recipe without the tuning of parts that a method named above it does not have.
+
+    A part that states its kind is no tuning, and stays.
+    """
+    training = branch(tree.get("training"), ("training",))
+    named = branch(branch(top, ()).get("training"), ("training",))
+    before, after = named_parts(training), named_parts(named)
+    if before is None or after is None or CUSTOM in (before, after):
+        return tree
+    old, new = find_method(before), find_method(after, origin_of(named["method"]).says(""))
+    kept = {
+        key: value
+        for key, value in training.items()
+        if key not in PARTS
+        or value_at(training, key, "kind") is not None
+        or getattr(old, key) == getattr(new, key)
+    }
+    return {**tree, "training": kept}
+
+
 def expand_training(training: Branch) -> Branch:
     """The training block with its parts spelled out: the method's, then the recipe's own."""
     given: Branch = {part: branch(training.get(part), ("training", part)) for part in PARTS}

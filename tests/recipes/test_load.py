@@ -200,6 +200,17 @@ def test_a_resolved_recipe_loads_as_itself(tmp_path_factory, name, model, sets):
     assert again.hash == resolved.hash
 
 
+def test_another_method_leaves_behind_the_tuning_of_parts_it_does_not_have():
+    beta = {
+        name: load_recipe("strong", overrides=[f"training.method={name}"]).flat()
+        for name in ("fast-ls-l0", "strades-t", "sparse-at", "standard")
+    }
+    said = {name: flat.get("training.objective.beta") for name, flat in beta.items()}
+    assert said == {"fast-ls-l0": 10, "strades-t": 10, "sparse-at": None, "standard": None}
+    with pytest.raises(RecipeError, match="not a setting"):
+        load_recipe("strong", overrides=["training.method=sparse-at", "training.objective.beta=10"])
+
+
 def test_sources_name_every_layer(write):
     path = write(
         BASE + "training:\n  epochs: 7  # because\n"
