@@ -140,6 +140,6 @@ def test_every_shipped_audit_can_be_run_again(path):
     card = read_card(path, path.stem)
     stored = read_baseline(path.parent / card.verdicts)
     audit = audit_spec(stored)
-    assert audit.effort == card.audit.effort
+    assert audit.effort == card.audit.effort.removesuffix(" (modified)")
     assert [spec.name for spec in audit.attacks] == [spec.name for spec in stored.attacks]
     assert len(attack_entries(audit.attacks)) == len(stored.attacks)
