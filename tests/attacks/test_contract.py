@@ -80,6 +80,7 @@ def test_every_module_is_in_the_registry_under_its_three_names():
         "battery",
         "calls",
         "corner_scan",
+        "swap_state",
         "engine",
         "judge",
         "moves",

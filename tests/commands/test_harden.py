@@ -119,7 +119,7 @@ def test_a_dry_run_says_how_long_and_writes_nothing(capsys):
     words = ["harden", "--data", "sample", "--model", "preact_resnet18_w8", "--train-images", "64"]
     assert run([*words, "--dry-run", "-o", "run", "--device", "cpu"]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "10 x 1 of 64 images" in said
+    assert "5 x 1 of 64 images" in said
     assert "on this CPU" in said
     assert not OUT.exists()
 

@@ -318,8 +318,8 @@ def test_the_watch_warns_when_the_training_attack_is_no_attack(tmp_path):
             adversarial[torch.arange(len(adversarial)), (lesson.labels + 1) % 3, 0, 0] = 0.0
             return adversarial
 
-    half = torch.arange(80, 88)  # half of the reserved images lose their class
-    data._pixels[half] = data._pixels[half].float().mean(dim=1, keepdim=True).to(torch.uint8)
+    grey = torch.arange(80, 96)  # the reserved images lose their class
+    data._pixels[grey] = data._pixels[grey].float().mean(dim=1, keepdim=True).to(torch.uint8)
     job = replace(
         job, method=replace(job.method, inner=Telling()), watch=replace(job.watch, stop=True)
     )
