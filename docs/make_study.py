@@ -20,6 +20,7 @@ FLAGSHIP = "cifar10-w16-e14-fast-ls-l0"
 ONE_STEP, LARGEST = f"{PREFIX}sparse-at", f"{PREFIX}fast-ls-l0"
 MODELS = [ONE_STEP, f"{PREFIX}strades-t", f"{PREFIX}strades-ts", LARGEST]
 ATTACK = "training"
+ONLY_NUMBERS = ("-20", "-40", "flagship")  # studies of which the page shows no figure
 PAIR = "--recipe quick --model preact_resnet18_w8 --method sparse-at --steps 20 --epochs 4 "
 PAIR += "--train-images 10000 --set training.threat.pixels=40 "
 PAIR += "--set training.precision=bf16 --set training.probe.images=200"
@@ -81,7 +82,7 @@ def main() -> None:
             run(shlex.split(command))
     HERE.mkdir(exist_ok=True)
     for path in sorted(chosen.work.glob("*/*.png")):
-        if path.name != "curves.png":
+        if path.name != "curves.png" and not path.parent.name.endswith(ONLY_NUMBERS):
             shutil.copyfile(path, HERE / f"{path.parent.name}-{path.name}")
 
 
