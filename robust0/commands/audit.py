@@ -42,7 +42,7 @@ from robust0.files import write_text
 from robust0.recipes.load import ResolvedRecipe, dump_recipe, load_recipe, section_hash
 from robust0.records import Amount
 from robust0.registry import only_named
-from robust0.runs.folder import owned, writing
+from robust0.runs.folder import free_number, numbered, owned, writing
 from robust0.runs.images import open_images
 from robust0.runs.subject import ModelReference, find_model, open_subject
 
@@ -91,7 +91,9 @@ def open_audit(
     if dry_run:
         yield job, again
         return
-    folder = folder or _fresh_folder(job, moment)
+    if folder is None:  # processes agree on what none of them has made yet
+        fresh = _fresh_folder(job, moment)
+        folder = numbered(fresh, world.largest(free_number(fresh), device))
     job = replace(job, folder=folder, about=(*job.about, ("run", str(folder))))
     with owned(folder) if world.leads else nullcontext():
         if world.leads:

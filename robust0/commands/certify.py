@@ -38,7 +38,7 @@ from robust0.events import Transfer
 from robust0.files import write_text
 from robust0.gate.certified import check_certified_floors
 from robust0.recipes.yaml_source import dump
-from robust0.runs.folder import owned, writing
+from robust0.runs.folder import free_number, numbered, owned, writing
 from robust0.runs.images import open_images
 from robust0.runs.subject import find_model, open_subject
 
@@ -85,7 +85,10 @@ def open_certify(
         options = _recalled(options)
     job, request = _job(options, device, progress)
     check_certified_floors(options.floors, job.facts.settings)
-    folder = named or _fresh_folder(job, moment)
+    folder = named
+    if folder is None:  # processes agree on what none of them has made yet
+        fresh = _fresh_folder(job, moment)
+        folder = numbered(fresh, world.largest(free_number(fresh), device))
     if again:
         check_same_run(folder, job.identity)
         # The words of the first start: results must not depend on where it is taken up again.

@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,16 @@ _REPORTS = {"report.json", "report.html", "report.md", "run.json", "verdicts.jso
 def run_folder(path: Path) -> Path:
     """The run directory that a path means: itself, or where its report.json lies."""
     return path.parent if path.name in _REPORTS and path.is_file() else path
+
+
+def free_number(folder: Path) -> int:
+    """The least number with which :func:`numbered` names a folder that does not exist yet."""
+    return next(number for number in count(1) if not numbered(folder, number).exists())
+
+
+def numbered(folder: Path, number: int) -> Path:
+    """A folder for the second, third ... run of one name: runs of the same second share theirs."""
+    return folder if number == 1 else folder.with_name(f"{folder.name}-{number}")
 
 
 @contextmanager

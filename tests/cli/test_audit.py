@@ -253,6 +253,14 @@ def test_by_default_the_run_gets_a_folder_of_its_own(place, capfd):
     assert folder.name.endswith("_audit_npz-line.npz_line-factory-make")
 
 
+def test_runs_of_the_same_second_get_folders_of_their_own(place, monkeypatch, capfd):
+    monkeypatch.setattr("robust0.commands.audit.time.time", lambda: 1_800_000_000.0)
+    for _ in range(3):
+        assert run(list(RUN)) == 0, capfd.readouterr().err
+    names = sorted(folder.name for folder in (place / "runs").iterdir())
+    assert names == [names[0], f"{names[0]}-2", f"{names[0]}-3"]
+
+
 def test_a_dry_run_says_what_it_would_do_and_writes_nothing(place, capfd):
     before = set(place.rglob("*"))
     assert run([*RUN, "-o", "run", "--dry-run", "--output-format", "json"]) == 0
